@@ -1,0 +1,37 @@
+"""Open-set face recognition on the hypersphere.
+
+Names are imported when they are first used, so that `import sphereface` costs nothing and needs no torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sphereface.losses import Annealing, create_loss
+    from sphereface.models import create_model
+
+__version__ = "0.1.0.dev0"
+__all__ = ["Annealing", "__version__", "create_loss", "create_model"]
+
+_HOMES = {
+    "Annealing": "sphereface.losses",
+    "create_loss": "sphereface.losses",
+    "create_model": "sphereface.models",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sphereface' has no attribute {name!r}; it has {', '.join(__all__)}")
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ImportError(
+            f"sphereface.{name} needs torch, which is not installed: pip install 'sphereface[train]'"
+        ) from error
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

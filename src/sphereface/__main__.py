@@ -1,0 +1,5 @@
+"""`python -m sphereface` is `sphereface`."""
+
+from sphereface.cli import main
+
+main()

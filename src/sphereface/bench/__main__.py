@@ -1,0 +1,7 @@
+"""`python -m sphereface.bench head --json` is `sphereface bench head --json`."""
+
+import sys
+
+from sphereface.cli import main
+
+main(["bench", *sys.argv[1:]])

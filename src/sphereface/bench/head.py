@@ -1,0 +1,84 @@
+"""What the loss costs: A-Softmax against linear + cross-entropy, and against pytorch-metric-learning."""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+
+import torch
+from torch.nn import functional as F
+
+from sphereface.bench.timing import interleaved, machine, peak_beyond_inputs
+from sphereface.losses import create_loss
+
+FEATURES, BATCH, THREADS = 512, 256, 2
+CLASSES = (10_572, 85_742)  # CASIA-WebFace less three people; MS1MV2
+MANY, CHUNK = 1_000_000, 65_536
+PEER = "pytorch_metric_learning"
+
+
+def prepare(candidate: str, classes: int, device: str = "cpu") -> Callable[[], object]:
+    """A forward and backward pass of one candidate, on inputs of its own."""
+    torch.manual_seed(0)
+    torch.set_num_threads(THREADS)
+    features = torch.randn(BATCH, FEATURES, device=device).requires_grad_()
+    labels = torch.randint(0, classes, (BATCH,), device=device)
+    if candidate == "plain":
+        weight = torch.nn.Parameter(torch.empty(classes, FEATURES, device=device).normal_(std=0.04))
+        parameters, run = [weight], lambda: F.cross_entropy(F.linear(features, weight), labels)
+    elif candidate == PEER:
+        from pytorch_metric_learning.losses import SphereFaceLoss
+
+        peer = SphereFaceLoss(num_classes=classes, embedding_size=FEATURES, margin=4, scale=1).to(device)
+        parameters, run = list(peer.parameters()), lambda: peer(features, labels)
+    else:
+        chunk = CHUNK if candidate == "a_softmax chunked" else None
+        loss = create_loss("a_softmax", FEATURES, classes, m=4, chunk=chunk).to(device)
+        parameters, run = list(loss.parameters()), lambda: loss(features, labels)
+
+    def forward_backward() -> None:
+        for tensor in (features, *parameters):
+            tensor.grad = None
+        run().backward()  # type: ignore[no-untyped-call]
+
+    return forward_backward
+
+
+def bench_head(
+    *, repeats: int = 9, device: str = "cpu", memory: bool = True, say: Callable[[str], None] = lambda _: None
+) -> dict[str, object]:
+    """Seconds, ratios and peak memory of forward + backward at each number of classes; `say` hears of progress."""
+    names = ["plain", "a_softmax"] + ([PEER] if find_spec(PEER) else [])
+    if PEER not in names:
+        say("pytorch-metric-learning is not installed (pip install 'sphereface[peers]'); left out")
+    rows: list[dict[str, object]] = []
+    for classes in CLASSES:
+        say(f"{classes:,} classes: {repeats} rounds of {', '.join(names)}")
+        seconds = interleaved({name: prepare(name, classes, device) for name in names}, repeats=repeats, device=device)
+        row: dict[str, object] = {
+            "classes": classes,
+            "seconds": seconds,
+            "ratio_to_plain": {name: value / seconds["plain"] for name, value in seconds.items()},
+        }
+        if memory and device == "cpu":
+            say(f"{classes:,} classes: peak memory")
+            row["peak_megabytes"] = {name: peak_beyond_inputs(prepare, name, classes) / 1e6 for name in names}
+        rows.append(row)
+    result: dict[str, object] = {
+        "what": "forward + backward, float32, median seconds; peak memory beyond inputs, gradients included",
+        "command": "python -m sphereface.bench head --json",
+        "features": FEATURES,
+        "batch": BATCH,
+        "repeats": repeats,
+        "device": device,
+        **machine(),
+        "rows": rows,
+    }
+    if memory and device == "cpu":
+        say(f"{MANY:,} classes in chunks of {CHUNK:,}: peak memory")
+        gradient = MANY * FEATURES * 4
+        peak = peak_beyond_inputs(prepare, "a_softmax chunked", MANY)
+        result["chunked"] = {
+            "classes": MANY,
+            "chunk": CHUNK,
+            "peak_megabytes_beyond_weights_and_gradient": (peak - gradient) / 1e6,
+        }
+    return result

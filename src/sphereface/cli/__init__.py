@@ -1,0 +1,39 @@
+"""The command line: one file a verb; each parses, calls one library function, and prints."""
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from sphereface import __version__
+from sphereface.cli import bench, demo
+
+app = typer.Typer(
+    name="sphereface",
+    help="Open-set face recognition on the hypersphere.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo.demo)
+app.add_typer(bench.app, name="bench")
+
+
+@app.callback(invoke_without_command=True)
+def version(show: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
+    """Open-set face recognition on the hypersphere."""
+    if show:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a verb; what a user can mend ends in one line and exit code 2, a failed job in exit code 1."""
+    try:
+        app(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="sphereface")
+    except (ValueError, ImportError) as error:
+        typer.echo(f"sphereface: {error}", err=True)
+        sys.exit(2)
+    except OSError as error:
+        typer.echo(f"sphereface: {error}", err=True)
+        sys.exit(1)

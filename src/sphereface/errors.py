@@ -1,0 +1,13 @@
+"""The exceptions that a caller may want to catch."""
+
+
+class SphereFaceError(Exception):
+    """Base of all errors that a program may handle; its text is one line that says what came and the way out."""
+
+
+class ModelFileError(SphereFaceError, ValueError):
+    """A file that is no model of ours, or a broken one."""
+
+
+class ContractMismatch(SphereFaceError, ValueError):
+    """Faces or features made in one way meet a model that wants another."""

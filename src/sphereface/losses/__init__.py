@@ -1,0 +1,125 @@
+"""A-Softmax and every loss it is compared with, by name."""
+
+import inspect
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Unpack
+
+from sphereface.losses import margins
+from sphereface.losses.annealing import Annealing
+from sphereface.losses.classifier import (
+    ASoftmax,
+    Center,
+    Contrastive,
+    FaceLoss,
+    Gradient,
+    MarginSoftmax,
+    Mode,
+    SphereFace2,
+    SphereFacePlus,
+    SphereFaceR,
+    Triplet,
+)
+
+__all__ = ["LOSSES", "MODES", "Annealing", "FaceLoss", "create_loss"]
+
+
+def softmax(
+    features: int, classes: int, *, bias: bool = True, normalize: bool = False, **mode: Unpack[Mode]
+) -> MarginSoftmax:
+    """w x + b; `bias` and `normalize` are the switches of the paper's ablation."""
+    return MarginSoftmax(features, classes, bias=bias, normalize=normalize, **mode)
+
+
+def modified_softmax(features: int, classes: int, **mode: Unpack[Mode]) -> MarginSoftmax:
+    """|x| cos(theta): unit weights, no bias; A-Softmax with m = 1."""
+    return MarginSoftmax(features, classes, **mode)
+
+
+def l_softmax(
+    features: int,
+    classes: int,
+    *,
+    m: int = 4,
+    annealing: Annealing | None = Annealing(),  # noqa: B008 - frozen
+    **mode: Unpack[Mode],
+) -> ASoftmax:
+    """|w||x| psi(theta): A-Softmax with weights that keep their length."""
+    return ASoftmax(features, classes, m=m, annealing=annealing, normalize=False, **mode)
+
+
+def a_softmax(
+    features: int,
+    classes: int,
+    *,
+    m: int = 4,
+    annealing: Annealing | None = Annealing(),  # noqa: B008 - frozen
+    gradient: Gradient = "exact",
+    **mode: Unpack[Mode],
+) -> ASoftmax:
+    """|x| psi(theta): the loss of the paper."""
+    return ASoftmax(features, classes, m=m, annealing=annealing, gradient=gradient, **mode)
+
+
+def normface(features: int, classes: int, *, scale: float = 30.0, **mode: Unpack[Mode]) -> MarginSoftmax:
+    """s cos(theta): unit weights and features (Wang et al., ACM MM 2017)."""
+    return MarginSoftmax(features, classes, scale=scale, **mode)
+
+
+def cosface(
+    features: int, classes: int, *, m: float = 0.35, scale: float = 64.0, **mode: Unpack[Mode]
+) -> MarginSoftmax:
+    """s (cos(theta) - m)."""
+    if not 0 <= m <= 2:
+        raise ValueError(f"m is {m}; CosFace takes a margin on the cosine between 0 and 2")
+    return MarginSoftmax(features, classes, partial(margins.cosface, m=m), scale=scale, **mode)
+
+
+def arcface(features: int, classes: int, *, m: float = 0.5, scale: float = 64.0, **mode: Unpack[Mode]) -> MarginSoftmax:
+    """s cos(theta + m)."""
+    if not 0 <= m < math.pi:
+        raise ValueError(f"m is {m}; ArcFace takes a margin on the angle of at least 0 and below pi")
+    return MarginSoftmax(features, classes, partial(margins.arcface, m=m), scale=scale, **mode)
+
+
+LOSSES: dict[str, Callable[..., FaceLoss]] = {
+    "softmax": softmax,
+    "modified_softmax": modified_softmax,
+    "a_softmax": a_softmax,
+    "l_softmax": l_softmax,
+    "contrastive": Contrastive,
+    "triplet": Triplet,
+    "center": Center,
+    "normface": normface,
+    "cosface": cosface,
+    "arcface": arcface,
+    "sphereface_plus": SphereFacePlus,
+    "sphereface_r": SphereFaceR,
+    "sphereface2": SphereFace2,
+}
+
+# Which loss runs how: "fused" in one piece, "chunked" with chunk=, "sampled" with sample=. Triplet has no classes to
+# cut up. The energy of SphereFace+ and the K decisions of SphereFace2 are sums over all other classes: a sample would
+# change their balance, so they take none.
+MODES: dict[str, tuple[str, ...]] = dict.fromkeys(LOSSES, ("fused", "chunked", "sampled")) | {
+    "triplet": ("fused",),
+    "sphereface_plus": ("fused", "chunked"),
+    "sphereface2": ("fused", "chunked"),
+}
+
+
+def create_loss(name: str, features: int, classes: int, **options: Any) -> FaceLoss:
+    """Build a loss by name: a module, loss(features, labels) -> scalar.
+
+    >>> loss = create_loss("a_softmax", 512, 10_572, m=4)
+    """
+    if name not in LOSSES:
+        raise ValueError(f"unknown loss {name!r}; choose one of {', '.join(LOSSES)}")
+    known = [option for option in inspect.signature(LOSSES[name]).parameters if option not in ("features", "classes")]
+    if "mode" in known:
+        known = [option for option in known if option != "mode"] + list(Mode.__annotations__)
+    for option in options:
+        if option not in known:
+            raise ValueError(f"{name} has no option {option!r}; it takes {', '.join(known)}")
+    return LOSSES[name](features, classes, **options)

@@ -1,0 +1,28 @@
+"""The schedule that leads A-Softmax from an easy task to a hard one."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Annealing:
+    """lambda = max(minimum, base (1 + gamma step)^-power): the share of the plain cosine in the target logit.
+
+    The defaults are those of the authors' released layer, which counts a step before it uses it: 892.857 comes first,
+    and 5 is reached at step 1,659.
+    """
+
+    base: float = 1000.0
+    gamma: float = 0.12
+    power: float = 1.0
+    minimum: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in ("base", "gamma", "power", "minimum"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"annealing {name} is {getattr(self, name)!r}; it takes a number of at least 0")
+
+    def __call__(self, step: Tensor) -> Tensor:
+        """Lambda at a step; step 1 is the first. A tensor in and out, so that a GPU need not wait for the host."""
+        return (self.base * (1 + self.gamma * step.double()) ** -self.power).clamp_min(self.minimum)

@@ -1,0 +1,96 @@
+"""Inner products of a batch with K class weights, a block of classes at a time."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+TINY = 1e-12  # below this a vector has no direction
+
+
+class ClassBlocks:
+    """The products x w, or x w/|w|, of features (B, D) with weights (K, D), in blocks laid out (classes, B).
+
+    Iterating yields (range of classes, products). The first pass computes them; the second finds them kept, and uses
+    them up, so that their memory is free for the gradient that grows meanwhile. With a chunk nothing is kept: every
+    pass computes them again, and never more than (B, chunk) are held. A block is one piece of memory that stays in a
+    CPU's cache from its matrix product to its last use.
+    """
+
+    def __init__(self, features: Tensor, weight: Tensor, *, normalize: bool, chunk: int | None) -> None:
+        self.features, self.weight, self.normalize = features, weight, normalize
+        self.inverse = features.new_empty(len(weight) if normalize else 0)  # 1 / |w|, filled on the first pass
+        self.size = max(1, min(len(weight), chunk or len(weight), block_size(features)))
+        self.samples = torch.arange(len(features), device=features.device)
+        self.keep, self.kept, self.first = chunk is None, dict[int, Tensor](), True
+
+    def __iter__(self) -> Iterator[tuple[slice, Tensor]]:
+        room = None
+        for start in range(0, len(self.weight), self.size):
+            classes = slice(start, min(start + self.size, len(self.weight)))
+            products = self.kept.pop(start, None)
+            if products is None:
+                if room is None or (self.keep and self.first):
+                    room = self.scratch()
+                products = self._multiply(classes, out=room[: classes.stop - start])
+                if self.keep and self.first:
+                    self.kept[start] = products
+            yield classes, products
+        self.first = False
+
+    def _multiply(self, classes: slice, out: Tensor) -> Tensor:
+        weight = self.weight[classes]
+        if self.first and self.normalize:
+            self.inverse[classes] = 1 / weight.norm(dim=1).clamp_min(TINY)
+        torch.mm(weight, self.features.t(), out=out)
+        return out.mul_(self.inverse[classes][:, None]) if self.normalize else out
+
+    def scratch(self) -> Tensor:
+        """Room for one block."""
+        return self.features.new_empty(self.size, len(self.features))
+
+    def place(self, block: Tensor, classes: slice, labels: Tensor, values: Tensor) -> Tensor:
+        """Write a value (B,) into each sample's true class, where that lies in this block."""
+        row = labels - classes.start
+        inside = (row >= 0) & (row < len(block))
+        row = row.clamp(0, len(block) - 1)
+        block[row, self.samples] = torch.where(
+            inside, values, block[row, self.samples]
+        )  # no mask: a GPU need not count it
+        return block
+
+    def pull_back(
+        self,
+        classes: slice,
+        share: Tensor,
+        products: Tensor,
+        scale: Tensor,
+        d_features: Tensor,
+        d_weight: Tensor,
+        *,
+        tangent: bool,
+    ) -> None:
+        """Turn the gradient of a block's products into those of features and weights; both blocks are used up.
+
+        The gradient is `share` (k, B) times `scale` (B,): d_weight[classes] is written with it, d_features += share^T
+        w/|w| without, because one factor per sample is cheaper at the end. With `tangent` the weight's gradient goes
+        through w/|w|: d(x w/|w|)/dw = (x - (x w/|w|) w/|w|) / |w|, so what points along w is taken out again.
+        """
+        weight, d_block = self.weight[classes], d_weight[classes]
+        scaled = self.features * scale[:, None]
+        if self.normalize and tangent:
+            inverse = self.inverse[classes]
+            along = products.mul_(share).mv(scale)
+            torch.mul(weight, (-along * inverse * inverse)[:, None], out=d_block)
+            share.mul_(inverse[:, None])
+            d_block.addmm_(share, scaled)
+        else:
+            torch.mm(share, scaled, out=d_block)
+            if self.normalize:
+                share.mul_(self.inverse[classes][:, None])
+        d_features.addmm_(share.t(), weight)
+
+
+def block_size(features: Tensor) -> int:
+    """Classes per block: on a CPU its weights and products share a cache, elsewhere they keep the device busy."""
+    return (3 << 20) // sum(features.shape) if features.device.type == "cpu" else 1 << 16

@@ -1,0 +1,60 @@
+"""A sum over the classes that are not the true one, for losses that are no softmax."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from sphereface.losses.blocks import ClassBlocks
+
+Formula = Callable[[Tensor, Tensor], Tensor]  # (products (k, B), bias scalar) -> values (k, B)
+
+
+class OtherClasses(torch.autograd.Function):
+    """sum over j != y of formula(x w_j/|w_j|, bias): (features, weight, bias, labels, formula, chunk) -> (B,).
+
+    Runs in the same blocks as the softmax; the formula's own derivative is taken block by block.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, formula: Formula, chunk: int | None
+    ) -> Tensor:
+        """Sum the formula; keep the products unless there is a chunk."""
+        blocks = ClassBlocks(features, weight, normalize=True, chunk=chunk)
+        total = torch.zeros_like(features[:, 0])
+        none = torch.zeros_like(total)
+        for classes, products in blocks:
+            total += blocks.place(formula(products, bias), classes, labels, none).sum(0)
+        ctx.save_for_backward(features, weight, bias, labels)
+        ctx.blocks, ctx.formula = blocks, formula
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        """Differentiate the formula on each block and pull that back to features and weights."""
+        features, weight, bias, labels = ctx.saved_tensors
+        blocks: ClassBlocks = ctx.blocks
+        formula: Formula = ctx.formula
+        d_features, d_weight, d_bias = torch.zeros_like(features), torch.empty_like(weight), torch.zeros_like(bias)
+        each, none = torch.ones_like(grad_output), torch.zeros_like(grad_output)
+        with torch.autocast(grad_output.device.type, enabled=False):
+            for classes, products in blocks:
+                upstream = blocks.place(grad_output.repeat(len(products), 1), classes, labels, none)
+                with torch.enable_grad():
+                    z, b = products.detach().requires_grad_(), bias.detach().requires_grad_()
+                    share, by_bias = torch.autograd.grad(formula(z, b), (z, b), upstream, allow_unused=True)
+                if by_bias is not None:
+                    d_bias += by_bias
+                blocks.pull_back(classes, share, products, each, d_features, d_weight, tangent=True)
+        return d_features, d_weight, d_bias, None, None, None
+
+
+def sum_over_others(
+    features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, formula: Formula, *, chunk: int | None
+) -> Tensor:
+    """The sum (B,) over the classes j != y of formula(x w_j/|w_j|, bias)."""
+    return OtherClasses.apply(features, weight, bias, labels, formula, chunk)  # type: ignore[no-any-return, no-untyped-call]

@@ -1,0 +1,76 @@
+"""Losses on pairs and triplets of a batch, and on the distance to a class center."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from sphereface.losses.blocks import TINY
+
+Mining = Literal["hard", "semi-hard"]
+
+
+def unit(features: Tensor) -> Tensor:
+    """Features (B, D) at length one; a feature of no length has no direction, so it stays zero and gets no gradient."""
+    length = features.norm(dim=1, keepdim=True)
+    return features * torch.where(length > TINY, 1 / length.clamp_min(TINY), torch.zeros_like(length))
+
+
+def squared_distances(features: Tensor) -> Tensor:
+    """All squared Euclidean distances (B, B) of a batch."""
+    squares = (features * features).sum(1)
+    return (squares[:, None] + squares[None, :] - 2 * features @ features.t()).clamp_min(0)
+
+
+def contrastive(features: Tensor, labels: Tensor, *, margin: float) -> Tensor:
+    """Mean over all pairs of d^2 / 2 if same, max(0, margin - d)^2 / 2 if different. Hadsell et al., CVPR 2006.
+
+    A batch of one has no pairs and costs nothing.
+    """
+    row, column = torch.triu_indices(len(features), len(features), offset=1, device=features.device)
+    squared = squared_distances(features)[row, column]
+    distance = squared.clamp_min(TINY).sqrt()  # clamped: two equal features have no direction apart
+    cost = torch.where(labels[row] == labels[column], squared, (margin - distance).clamp_min(0) ** 2)
+    return cost.sum() / 2 / max(1, len(cost))
+
+
+def triplet(features: Tensor, labels: Tensor, *, margin: float, mining: Mining) -> Tensor:
+    """Mean of max(0, d^2(a, p) - d^2(a, n) + margin) over mined triplets. Schroff et al., CVPR 2015.
+
+    "hard": one triplet an anchor, its furthest positive and nearest negative (Hermans et al., 2017). "semi-hard": one
+    for each (anchor, positive), with the nearest negative that is further than the positive, or, where there is none,
+    the furthest negative. Anchors without a positive or a negative are left out; no triplet at all costs nothing.
+    """
+    squared = squared_distances(features)
+    same = labels[:, None] == labels[None, :]
+    positive, negative = same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device), ~same
+    if mining == "hard":
+        to_positive = torch.where(positive, squared, -torch.inf).amax(1)
+        to_negative = torch.where(negative, squared, torch.inf).amin(1)
+        valid = positive.any(1) & negative.any(1)
+    else:
+        to_positive, valid = squared, positive & negative.any(1, keepdim=True)
+        to_negative = squared.gather(1, _semi_hard(squared.detach(), negative))
+    zero = torch.zeros((), dtype=features.dtype, device=features.device)
+    cost = torch.where(valid, to_positive, zero) - torch.where(valid, to_negative, zero)
+    return torch.where(valid, (cost + margin).clamp_min(0), zero).sum() / valid.sum().clamp_min(1)
+
+
+def _semi_hard(squared: Tensor, negative: Tensor) -> Tensor:
+    """For each (anchor, positive) the index (B, B) of its negative; a row is sorted once, then searched."""
+    ordered, index = torch.where(negative, squared, torch.inf).sort(1)
+    place = torch.searchsorted(ordered, squared, right=True)  # the first negative further than the positive
+    furthest = (negative.sum(1, keepdim=True) - 1).clamp_min(0)
+    return index.gather(1, torch.minimum(place, furthest))
+
+
+def center(features: Tensor, labels: Tensor, centers: Tensor) -> Tensor:
+    """Mean of |x - c_y|^2 / 2; the centers are given, not learned by this gradient. Wen et al., ECCV 2016."""
+    return ((features - centers[labels]) ** 2).sum(1).mean() / 2
+
+
+def moved_centers(features: Tensor, labels: Tensor, centers: Tensor, *, alpha: float) -> Tensor:
+    """The centers (K, D) after a batch: c_j - alpha sum over y_i = j of (c_j - x_i) / (1 + n_j)."""
+    count = torch.bincount(labels, minlength=len(centers)).to(centers.dtype)
+    pull = torch.zeros_like(centers).index_add_(0, labels, centers[labels] - features)
+    return centers - alpha * pull / (1 + count)[:, None]

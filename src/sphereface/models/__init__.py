@@ -1,0 +1,25 @@
+"""The networks by name, and their files."""
+
+from sphereface.contract import Architecture, Norm
+from sphereface.models.files import load_model, save_model
+from sphereface.models.spherefacenet import STAGES, SphereFaceNet
+
+__all__ = ["MODELS", "create_model", "load_model", "save_model"]
+
+MODELS = tuple(STAGES)
+
+
+def create_model(
+    name: str, *, features: int = 512, width: float = 1.0, last_relu: bool = False, norm: Norm = None
+) -> SphereFaceNet:
+    """Build a network by name, with the authors' initial values; it takes (N, 3, 112, 96) and gives (N, features).
+
+    >>> net = create_model("sphereface20")
+    """
+    if name not in STAGES:
+        raise ValueError(f"unknown model {name!r}; choose one of {', '.join(STAGES)}")
+    if norm not in (None, "batch"):
+        raise ValueError(f"norm is {norm!r}; choose None, as in the paper, or 'batch'")
+    if features < 1 or not width > 0:
+        raise ValueError(f"features is {features} and width is {width}; wanted at least 1 and above 0")
+    return SphereFaceNet(Architecture(name=name, features=features, width=width, last_relu=last_relu, norm=norm))

@@ -1,0 +1,69 @@
+"""A model as one file: its weights as safetensors, its card in the metadata. Nothing is ever unpickled."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from sphereface.contract import Card, read_card
+from sphereface.errors import ModelFileError
+from sphereface.models.spherefacenet import STAGES, SphereFaceNet
+
+
+def save_model(net: SphereFaceNet, path: str | Path, card: Card | None = None) -> None:
+    """Write a network and its card to one `.safetensors` file; the architecture in the card is taken from the network.
+
+    The file appears whole or not at all: it is written beside its place, flushed to the disk, and moved there.
+    """
+    path = Path(path)
+    if path.suffix != ".safetensors":
+        raise ValueError(f"{path}: a model file ends in .safetensors")
+    card = (card or Card()).model_copy(update={"architecture": net.architecture})
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    os.close(handle)
+    part = Path(name)
+    try:
+        tensors = {key: value.detach().cpu().contiguous() for key, value in net.state_dict().items()}
+        save_file(tensors, part, metadata=card.metadata())
+        part.chmod(0o644)
+        _flush(part)
+        part.replace(path)
+        _flush(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> SphereFaceNet:
+    """Read a network that `save_model` wrote, ready for evaluation."""
+    card = read_card(path)
+    if card.architecture is None or card.architecture.name not in STAGES:
+        found = "no architecture" if card.architecture is None else f"architecture {card.architecture.name!r}"
+        raise ModelFileError(f"{path}: its card names {found}; this version knows {', '.join(STAGES)}")
+    try:
+        tensors = load_file(path, device=str(device))
+    except SafetensorError as error:
+        raise ModelFileError(f"{path}: not a whole .safetensors file ({error}); copy or download it again") from error
+    with torch.device("meta"):  # no memory and no random numbers for weights that are about to be replaced
+        net = SphereFaceNet(card.architecture)
+    wanted = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+    found_shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    for name in wanted.keys() | found_shapes.keys():
+        if wanted.get(name) != found_shapes.get(name):
+            raise ModelFileError(
+                f"{path}: tensor {name!r} has shape {found_shapes.get(name)}; "
+                f"{card.architecture.name} wants {wanted.get(name)}: weights and card do not belong together"
+            )
+    net.load_state_dict(tensors, assign=True)
+    return net.eval()
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file or a folder's entries are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,12 @@
+import pytest
+import torch
+from hypothesis import settings
+
+settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
+settings.load_profile("house")
+torch.set_num_threads(1)  # tests run side by side
+
+
+@pytest.fixture(autouse=True)
+def same_random_numbers():
+    torch.manual_seed(0)

@@ -1,0 +1,381 @@
+"""What all thirteen losses promise."""
+
+import copy
+import io
+
+import pytest
+import torch
+from torch.func import functional_call
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from sphereface import Annealing, create_loss
+from sphereface.losses import LOSSES, MODES
+from tests.losses import naive
+
+B, D, K = 8, 5, 12
+each_loss = pytest.mark.parametrize("name", LOSSES)
+each_chunked = pytest.mark.parametrize("name", [name for name in LOSSES if "chunked" in MODES[name]])
+each_sampled = pytest.mark.parametrize("name", [name for name in LOSSES if "sampled" in MODES[name]])
+LABELS = torch.tensor([0, 3, 3, 7, 11, 0, 5, 7])
+
+
+def batch(dtype=torch.double, length=3.0):
+    return length * torch.randn(B, D, dtype=torch.double).to(dtype), LABELS.clone()
+
+
+# (name, options): every loss whose gradient is that of its value; the others have tests of their own below.
+EXACT = [
+    ("softmax", {}),
+    ("softmax", {"bias": False}),
+    ("softmax", {"normalize": True}),
+    ("modified_softmax", {}),
+    *[("a_softmax", {"m": m}) for m in (1, 2, 3, 4)],
+    ("a_softmax", {"m": 4, "annealing": None}),
+    ("l_softmax", {"m": 2, "annealing": None}),
+    ("l_softmax", {}),
+    ("contrastive", {}),
+    ("contrastive", {"normalize_features": False, "margin": 5.0, "weight": 1.0}),
+    ("triplet", {"mining": "hard"}),
+    ("triplet", {"mining": "semi-hard", "margin": 0.5}),
+    ("triplet", {"normalize_features": False, "mining": "hard", "margin": 4.0}),
+    ("center", {"weight": 0.5}),
+    ("normface", {}),
+    ("cosface", {}),
+    ("arcface", {}),
+    ("sphereface_plus", {}),
+    ("sphereface_plus", {"power": 0, "weight": 3.0}),
+    ("sphereface2", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), EXACT, ids=lambda value: str(value))
+@pytest.mark.parametrize("chunk", [None, 5], ids=["fused", "chunked"])
+def test_the_gradient_is_that_of_the_loss(name, options, chunk):
+    if chunk and "chunked" not in MODES[name]:
+        with pytest.raises(ValueError, match="no option 'chunk'"):
+            create_loss(name, D, K, **options, chunk=chunk)
+        return
+    loss = create_loss(name, D, K, **options, **({"chunk": chunk} if chunk else {})).double().eval()
+    names = [parameter for parameter, _ in loss.named_parameters()]
+    x, labels = batch()
+    values = [parameter.detach().clone() + 0.1 * torch.randn_like(parameter) for parameter in loss.parameters()]
+
+    def of(features, *parameters):
+        return functional_call(loss, dict(zip(names, parameters, strict=True)), (features, labels))
+
+    assert torch.autograd.gradcheck(of, [tensor.requires_grad_() for tensor in (x, *values)], atol=1e-6)
+
+
+@pytest.mark.parametrize("normalization", ["hard", "soft", "none"])
+@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize("chunk", [None, 5])
+def test_sphereface_r_detaches_exactly_the_offset_from_the_plain_cosine(version, normalization, chunk):
+    options = {"version": version, "normalization": normalization}
+    loss = create_loss("sphereface_r", D, K, **options, chunk=chunk).double()
+    x, labels = batch()
+    x.requires_grad_()
+    value, expected = loss(x, labels), naive.sphereface_r(x, loss.weight, labels, **options)
+    assert_close(value, expected, rtol=0, atol=1e-10)
+    assert_close(
+        torch.autograd.grad(value, (x, loss.weight)), torch.autograd.grad(expected, (x, loss.weight)), rtol=0, atol=1e-9
+    )
+
+
+def naive_value(name, loss, x, labels):
+    if name == "sphereface2":
+        return naive.sphereface2(x, loss.weight, labels, bias=loss.bias)
+    if name in ("a_softmax", "l_softmax"):
+        return getattr(naive, name)(x, loss.weight, labels, lambda_=loss.lambda_.item())
+    return getattr(naive, name)(x, loss.weight, labels)
+
+
+@each_chunked
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_chunked_equals_fused_equals_naive(name, dtype):
+    x, labels = batch(dtype)
+    torch.manual_seed(3)
+    start = create_loss(name, D, K).to(dtype)
+    answers = []
+    for chunk in (None, 1, 5, 100):
+        loss = create_loss(name, D, K, chunk=chunk).to(dtype)
+        loss.load_state_dict(start.state_dict())
+        features = x.clone().requires_grad_()
+        value = loss(features, labels)
+        answers.append((value, *torch.autograd.grad(value, (features, loss.weight))))
+    features = x.clone().requires_grad_()
+    value = naive_value(name, loss, features, labels)
+    answers.append((value, *torch.autograd.grad(value, (features, loss.weight))))
+    for answer in answers[1:]:
+        assert_close(answer, answers[0], rtol=1e-5, atol=1e-5)
+
+
+@each_chunked
+def test_many_blocks_equal_one(name, monkeypatch):
+    from sphereface.losses import blocks
+
+    x, labels = batch()
+    loss = create_loss(name, D, K).double().eval()
+    whole = loss(x.requires_grad_(), labels)
+    expected = torch.autograd.grad(whole, (x, loss.weight))
+    monkeypatch.setattr(blocks, "block_size", lambda _: 5)
+    value = loss(x, labels)
+    assert_close(value, whole, rtol=1e-12, atol=0)
+    assert_close(torch.autograd.grad(value, (x, loss.weight)), expected, rtol=0, atol=1e-12)
+
+
+@each_sampled
+def test_a_sample_of_all_classes_equals_all_classes(name):
+    x, labels = batch()
+    full, sampled = create_loss(name, D, K).double(), create_loss(name, D, K, sample=1.0).double()
+    sampled.load_state_dict(full.state_dict())
+    assert torch.equal(full(x, labels), sampled(x, labels))
+
+
+@each_sampled
+def test_a_sample_is_the_loss_over_the_sampled_classes_alone(name, monkeypatch):
+    from sphereface.losses import classifier
+
+    x, labels = batch()
+    chosen = []
+    draw = classifier.sample_classes
+    monkeypatch.setattr(classifier, "sample_classes", lambda *a: chosen.append(draw(*a)) or chosen[-1])
+    loss = create_loss(name, D, K, sample=0.75).double()
+    small = create_loss(name, D, 9).double()
+    features = x.clone().requires_grad_()
+    value = loss(features, labels)
+    (classes,) = chosen
+    assert len(classes) == 9
+    state = loss.state_dict()
+    keep = {key: value[classes] if value.ndim and len(value) == K else value for key, value in state.items()}
+    if name == "center":  # the first batch meets centers at zero
+        keep["centers"] = torch.zeros(9, D, dtype=torch.double)
+    if "step" in keep:
+        keep["step"] = torch.tensor(0)
+    small.load_state_dict(keep)
+    again = x.clone().requires_grad_()
+    expected = small(again, torch.searchsorted(classes, labels))
+    assert_close(value, expected, rtol=1e-12, atol=0)
+    d_weight, d_features = torch.autograd.grad(value, (loss.weight, features))
+    d_small, d_again = torch.autograd.grad(expected, (small.weight, again))
+    assert_close(d_features, d_again, rtol=0, atol=1e-12)
+    assert_close(d_weight[classes], d_small, rtol=0, atol=1e-12)
+    missed = torch.ones(K, dtype=torch.bool).index_fill(0, classes, False)
+    assert (d_weight[missed] == 0).all()
+
+
+def test_a_sample_has_every_true_class_the_asked_size_and_no_class_twice():
+    from sphereface.losses.classifier import sample_classes
+
+    for seed in range(20):
+        torch.manual_seed(seed)
+        classes = sample_classes(LABELS, K, 0.6)
+        assert set(LABELS.tolist()) <= set(classes.tolist())
+        assert len(classes) == len(set(classes.tolist())) == 8  # ceil(0.6 x 12)
+        assert classes.tolist() == sorted(classes.tolist())
+    assert sample_classes(LABELS, K, 0.01).tolist() == sorted(set(LABELS.tolist()))
+
+
+@each_sampled
+def test_a_sample_is_drawn_in_training_only(name):
+    x, labels = batch()
+    loss = create_loss(name, D, K, sample=0.5).double().eval()
+    full = create_loss(name, D, K).double().eval()
+    full.load_state_dict(loss.state_dict())
+    assert torch.equal(loss(x, labels), full(x, labels))
+
+
+@each_loss
+def test_the_table_of_modes_is_what_the_losses_take(name):
+    for mode, option in (("chunked", {"chunk": 4}), ("sampled", {"sample": 0.5})):
+        if mode in MODES[name]:
+            assert create_loss(name, D, K, **option)(*batch()).isfinite()
+        else:
+            with pytest.raises(ValueError, match="has no option"):
+                create_loss(name, D, K, **option)
+
+
+@each_loss
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("hazard", ["zero", "aligned", "opposite", "short", "long", "equal"])
+def test_loss_and_gradients_stay_finite(name, dtype, hazard):
+    loss = create_loss(name, D, K, **({"annealing": None} if name in ("a_softmax", "l_softmax") else {}))
+    directions = loss.weight.detach()[LABELS] if hasattr(loss, "weight") else torch.randn(B, D)
+    features = {
+        "zero": torch.zeros(B, D),
+        "aligned": 7 * F.normalize(directions),
+        "opposite": -7 * F.normalize(directions),
+        "short": 1e-6 * F.normalize(torch.randn(B, D)),
+        "long": 1e4 * F.normalize(torch.randn(B, D)),
+        "equal": torch.ones(B, D),
+    }[hazard]
+    features = features.to(dtype).requires_grad_()
+    value = loss(features, LABELS)
+    assert value.isfinite()
+    value.backward()
+    for tensor in (features, *loss.parameters()):
+        assert tensor.grad.isfinite().all()
+
+
+@each_loss
+def test_inside_autocast_the_loss_runs_in_float32(name):
+    loss = create_loss(name, D, K).eval()
+    x, labels = batch(torch.bfloat16)
+    x.requires_grad_()
+    outside = loss(x, labels)
+    expected = torch.autograd.grad(outside, x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = loss(x, labels)
+        if name not in (
+            "contrastive",
+            "triplet",
+        ):  # their plain matrix products follow torch's advice: backward outside
+            assert torch.equal(torch.autograd.grad(inside, x, retain_graph=True)[0], expected[0])
+    assert inside.dtype == torch.float32
+    assert torch.equal(inside, outside)
+    assert torch.equal(torch.autograd.grad(inside, x)[0], expected[0])
+
+
+@each_loss
+def test_float64_features_get_float64_mathematics(name):
+    loss = create_loss(name, D, K).eval()  # weights in float32
+    x, labels = batch()
+    value = loss(x, labels)
+    assert value.dtype == torch.float64
+    assert_close(value, copy.deepcopy(loss).double()(x, labels), rtol=1e-6, atol=0)
+
+
+@each_loss
+def test_a_forward_pass_changes_no_parameter(name):
+    loss = create_loss(name, D, K)
+    before = [parameter.detach().clone() for parameter in loss.parameters()]
+    loss(*batch(torch.float32))
+    assert all(map(torch.equal, before, loss.parameters()))
+
+
+@each_loss
+def test_projection_sets_weights_to_length_one_where_the_loss_takes_them_so(name):
+    loss = create_loss(name, D, K)
+    if not hasattr(loss, "weight"):
+        loss.project_()
+        return
+    with torch.no_grad():
+        loss.weight.mul_(3)
+    before = loss.weight.detach().clone()
+    loss.project_()
+    keeps_length = name in ("softmax", "l_softmax", "contrastive", "center")
+    assert_close(loss.weight.detach(), before if keeps_length else F.normalize(before))
+
+
+@each_loss
+def test_the_length_of_unit_weights_does_not_matter(name):
+    if name in ("softmax", "l_softmax", "contrastive", "center", "triplet"):
+        return
+    loss = create_loss(name, D, K).double().eval()
+    x, labels = batch()
+    value = loss(x, labels)
+    with torch.no_grad():
+        loss.weight.mul_(torch.rand(K, 1, dtype=torch.double) + 0.5)
+    assert_close(loss(x, labels), value, rtol=1e-12, atol=1e-12)
+
+
+@each_loss
+def test_the_state_survives_a_round_trip(name):
+    loss = create_loss(name, D, K)
+    loss(*batch(torch.float32))
+    buffer = io.BytesIO()
+    torch.save(loss.state_dict(), buffer)
+    buffer.seek(0)
+    other = create_loss(name, D, K)
+    other.load_state_dict(torch.load(buffer, weights_only=True))
+    x, labels = batch(torch.float32)
+    assert torch.equal(loss.eval()(x, labels), other.eval()(x, labels))
+
+
+@each_loss
+def test_a_frozen_head_still_gives_features_their_gradient(name):
+    loss = create_loss(name, D, K).requires_grad_(False)
+    x, labels = batch(torch.float32)
+    x.requires_grad_()
+    loss(x, labels).backward()
+    assert x.grad.isfinite().all()
+
+
+BAD = {
+    "out of range": (torch.zeros(2, D), torch.tensor([0, K]), rf"0 to {K}; wanted 0 to {K - 1}"),
+    "negative": (torch.zeros(2, D), torch.tensor([-1, 0]), "run from -1"),
+    "float labels": (torch.zeros(2, D), torch.tensor([0.0, 1.0]), "float32; wanted whole numbers"),
+    "bool labels": (torch.zeros(2, D), torch.tensor([False, True]), "bool; wanted whole numbers"),
+    "label shape": (torch.zeros(2, D), torch.zeros(2, 1, dtype=torch.long), r"\(2, 1\); wanted \(2,\)"),
+    "width": (torch.zeros(2, D + 1), torch.zeros(2, dtype=torch.long), rf"\(2, {D + 1}\); wanted \(B, {D}\)"),
+    "one sample": (torch.zeros(D), torch.zeros((), dtype=torch.long), rf"\({D},\); wanted"),
+    "empty": (torch.zeros(0, D), torch.zeros(0, dtype=torch.long), "B >= 1"),
+    "integer features": (torch.zeros(2, D, dtype=torch.long), torch.zeros(2, dtype=torch.long), "floating-point"),
+}
+
+
+@each_loss
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_batch_is_an_error_that_says_what_came_and_what_was_wanted(name, case):
+    features, labels, message = BAD[case]
+    with pytest.raises(ValueError, match=message):
+        create_loss(name, D, K)(features, labels)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int16, torch.uint8])
+def test_any_whole_number_type_serves_as_labels(dtype):
+    x, labels = batch()
+    loss = create_loss("a_softmax", D, K).double().eval()
+    assert torch.equal(loss(x, labels.to(dtype)), loss(x, labels))
+
+
+def test_an_unknown_loss_or_option_names_its_neighbours():
+    with pytest.raises(ValueError, match="choose one of softmax, modified_softmax, a_softmax"):
+        create_loss("sphereface", D, K)
+    with pytest.raises(ValueError, match="it takes m, annealing, gradient, chunk, sample"):
+        create_loss("a_softmax", D, K, margin=4)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("a_softmax", {"m": 0}, "m is 0"),
+        ("a_softmax", {"gradient": "approximate"}, "exact, caffe"),
+        ("a_softmax", {"chunk": 0}, "chunk is 0"),
+        ("a_softmax", {"sample": 1.5}, "sample is 1.5"),
+        ("arcface", {"m": 4.0}, "below pi"),
+        ("cosface", {"m": -0.1}, "m is -0.1"),
+        ("cosface", {"scale": 0.0}, "scale is 0"),
+        ("triplet", {"mining": "easy"}, "hard, semi-hard"),
+        ("sphereface_r", {"m": 0.5}, "at least 1"),
+        ("sphereface_r", {"version": "v3"}, "v1, v2"),
+        ("sphereface_r", {"normalization": "half"}, "hard, soft, none"),
+        ("sphereface2", {"alpha": 1.0}, "alpha 1.0"),
+    ],
+)
+def test_a_bad_option_is_an_error_that_names_it(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        create_loss(name, D, K, **options)
+
+
+def test_one_class_is_refused():
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        create_loss("a_softmax", D, 1)
+
+
+@pytest.mark.parametrize("name", ["a_softmax", "softmax", "sphereface2", "cosface"])
+def test_a_few_steps_lower_the_loss(name):
+    torch.manual_seed(0)
+    options = {"annealing": Annealing(gamma=1.0)} if name == "a_softmax" else {}
+    loss = create_loss(name, D, K, **options)
+    features = torch.nn.Parameter(torch.randn(B, D))
+    optimizer = torch.optim.SGD([features, *loss.parameters()], lr=0.05, momentum=0.9)
+    values = []
+    for _ in range(60):
+        optimizer.zero_grad()
+        value = loss(features, LABELS)
+        value.backward()
+        optimizer.step()
+        loss.project_()
+        values.append(value.item())
+    assert values[-1] < 0.7 * values[0]

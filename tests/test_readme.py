@@ -1,0 +1,60 @@
+"""What the README shows is true."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_example_runs_and_is_ten_lines_or_so():
+    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    names: dict[str, object] = {}
+    exec(compile(example, "README.md", "exec"), names)
+    assert names["loss"].step == 5
+    assert len(example.splitlines()) <= 14
+
+
+def head() -> dict:
+    return json.loads((ROOT / "results" / "head.json").read_text())
+
+
+def test_the_numbers_of_the_readme_are_those_of_the_results():
+    result = head()
+    small, large = result["rows"]
+    shown = re.search(r"\| A-Softmax, m = 4 \| ([\d.]+) x time \| ([\d.]+) x time, ([\d.]+) x memory", README)
+    peak = large["peak_megabytes"]
+    assert float(shown[1]) == round(small["ratio_to_plain"]["a_softmax"], 2)
+    assert float(shown[2]) == round(large["ratio_to_plain"]["a_softmax"], 2)
+    assert float(shown[3]) == round(peak["a_softmax"] / peak["plain"], 2)
+    peer = re.search(r"SphereFaceLoss \| ([\d.]+) x time \| ([\d.]+) x time, ([\d.]+) x memory", README)
+    assert float(peer[1]) == round(small["ratio_to_plain"]["pytorch_metric_learning"], 2)
+    assert float(peer[2]) == round(large["ratio_to_plain"]["pytorch_metric_learning"], 2)
+    assert float(peer[3]) == round(peak["pytorch_metric_learning"] / peak["plain"], 2)
+    chunked = re.search(r"need (\d+) MB beyond", README)
+    assert int(chunked[1]) == round(result["chunked"]["peak_megabytes_beyond_weights_and_gradient"])
+
+
+@pytest.mark.parametrize(("classes", "limit"), [(10_572, 1.15), (85_742, 1.0)])
+def test_the_kept_benchmark_holds_its_limits(classes, limit):
+    (row,) = [row for row in head()["rows"] if row["classes"] == classes]
+    assert row["ratio_to_plain"]["a_softmax"] <= limit
+    assert row["peak_megabytes"]["a_softmax"] <= row["peak_megabytes"]["plain"]
+    assert head()["chunked"]["peak_megabytes_beyond_weights_and_gradient"] < 400
+    assert head()["repeats"] == 9
+
+
+def test_every_loss_stands_in_the_table_of_modes_as_it_is():
+    from sphereface.losses import LOSSES, MODES
+
+    docs = (ROOT / "docs" / "losses.md").read_text()
+    rows = {
+        row[0]: row[1:]
+        for row in re.findall(r"^\| `(\w+)`.*?\| (yes|no) \| (yes|no) \| (yes|no) \|", docs, re.MULTILINE)
+    }
+    assert rows.keys() == LOSSES.keys()
+    for name, cells in rows.items():
+        assert [cell == "yes" for cell in cells] == [mode in MODES[name] for mode in ("fused", "chunked", "sampled")]
