@@ -36,7 +36,8 @@ format: install
 # Against peers, which only the benchmark needs.
 bench: install
 	$(PIP) --editable '.[peers]'
-	$(BIN)/python -m sphereface.bench head --json > results/head.json
+	$(BIN)/python -m sphereface.bench head --json > head.json.part
+	mv head.json.part results/head.json
 
 docs: install
 	$(BIN)/mkdocs build --strict

@@ -31,8 +31,8 @@ class Architecture(Record):
     """Which network the weights belong to: the arguments of `create_model`."""
 
     name: str
-    features: int = Field(default=512, ge=1)
-    width: float = Field(default=1.0, gt=0)
+    features: int = Field(default=512, ge=1, le=1 << 20)
+    width: float = Field(default=1.0, gt=0, le=64)
     last_relu: bool = False
     norm: Norm = None
 

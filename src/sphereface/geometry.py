@@ -137,7 +137,7 @@ def _criterion(m: float, weights: list[float]) -> bool:
         (weights[after] - weights[before]) % (2 * math.pi) - extents[before][1] - extents[after][0]
         for before, after in zip(order, order[1:] + order[:1], strict=True)
     )
-    return min(within, 2 * math.pi - within) <= between + 1e-12
+    return min(within, math.pi) <= between + 1e-12
 
 
 def _reach(m: float, weights: list[float], own: int, side: int) -> float:
@@ -167,6 +167,6 @@ def first_true(holds: Callable[[float], bool], low: float, high: float) -> float
 
 def check_m(m: int) -> int:
     """Return m, or say that a multiple angle takes a whole number from 1 up."""
-    if isinstance(m, bool) or int(m) != m or m < 1:
+    if isinstance(m, bool) or not m >= 1 or m == math.inf or int(m) != m:
         raise ValueError(f"m is {m!r}; A-Softmax takes a whole number of at least 1")
     return int(m)

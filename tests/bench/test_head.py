@@ -8,13 +8,23 @@ from sphereface.bench import head, timing
 
 def test_every_candidate_computes_a_gradient_and_has_a_ratio(monkeypatch):
     monkeypatch.setattr(head, "CLASSES", (50, 80))
-    said = []
+    said, gradients = [], []
+    backward = torch.Tensor.backward
+    monkeypatch.setattr(torch.Tensor, "backward", lambda loss: (backward(loss), gradients.append(loss.item())))
     result = head.bench_head(repeats=2, memory=False, say=said.append)
     assert [row["classes"] for row in result["rows"]] == [50, 80]
     for row in result["rows"]:
         assert row["ratio_to_plain"]["plain"] == 1
         assert row["ratio_to_plain"]["a_softmax"] == row["seconds"]["a_softmax"] / row["seconds"]["plain"] > 0
     assert len(said) >= 2
+    candidates = len(result["rows"][0]["seconds"])
+    assert len(gradients) == 2 * (2 + 1) * candidates  # class counts x (repeats + warm-up) x candidates
+
+
+def test_a_device_that_is_not_there_is_refused():
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match="no CUDA device"):
+            head.bench_head(device="cuda")
 
 
 def test_candidates_take_turns():

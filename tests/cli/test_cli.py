@@ -42,6 +42,25 @@ def test_an_error_of_ours_is_one_line_and_exit_code_two():
     assert ran.stderr == "sphereface: this came; that was wanted\n"
 
 
+def test_a_failed_job_is_one_line_and_exit_code_one():
+    ran = subprocess.run(
+        [sys.executable, "-c", "import sphereface.cli as c\n"
+         "def broken(): raise RuntimeError('out of memory\\nlong story')\n"
+         "c.app.command('broken')(broken)\nc.main(['broken'])"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("sphereface: out of memory")
+    assert ran.stderr.count("\n") == 1
+
+
+def test_without_torch_a_verb_names_the_extra():
+    code = "import sys\nsys.modules['torch'] = None\nimport sphereface.cli as c\nc.main(['demo'])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert "sphereface[train]" in ran.stderr
+
+
 def test_the_demo_prints_one_json_object_and_margins_turn_classes_apart():
     ran = run("demo", "--json")
     rows = {row["loss"]: row for row in json.loads(ran.stdout)["rows"]}

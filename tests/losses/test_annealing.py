@@ -68,6 +68,16 @@ def test_a_resumed_loss_continues_annealing_and_gives_the_same_losses():
     assert values + [second(*each).item() for each in batches[10:]] == expected
 
 
+def test_evaluation_never_counts_a_step():
+    loss = create_loss("a_softmax", 3, 5).eval()
+    loss.advance()
+    assert loss.step.item() == 0
+
+
+def test_a_schedule_takes_plain_numbers_too():
+    assert Annealing()(1).item() == pytest.approx(1000 / 1.12)
+
+
 def test_without_annealing_lambda_is_zero():
     loss = create_loss("a_softmax", 3, 5, annealing=None)
     assert loss.lambda_.item() == 0

@@ -11,6 +11,7 @@ from torch.testing import assert_close
 
 from sphereface import Annealing, create_loss
 from sphereface.losses import LOSSES, MODES
+from sphereface.losses.blocks import ClassBlocks
 from tests.losses import naive
 
 B, D, K = 8, 5, 12
@@ -111,6 +112,37 @@ def test_chunked_equals_fused_equals_naive(name, dtype):
 
 
 @each_chunked
+def test_a_chunk_bounds_what_is_held_and_nothing_is_kept(name, monkeypatch):
+    made = []
+    build = ClassBlocks.__init__
+
+    def spy(self, *arguments, **options):
+        build(self, *arguments, **options)
+        made.append((self, options["buffers"]))
+
+    monkeypatch.setattr(ClassBlocks, "__init__", spy)
+    loss = create_loss(name, D, 90, chunk=30)
+    value = loss(*batch(torch.float32))
+    for blocks, buffers in made:
+        assert blocks.size * buffers <= 30
+        assert not blocks.kept
+    value.backward()
+    create_loss(name, D, 90)(*batch(torch.float32))
+    assert made[-1][0].kept  # in one piece the products wait for the way back
+
+
+@each_chunked
+def test_without_a_gradient_to_come_nothing_is_kept(name, monkeypatch):
+    made = []
+    build = ClassBlocks.__init__
+    monkeypatch.setattr(ClassBlocks, "__init__", lambda self, *a, **o: made.append(self) or build(self, *a, **o))
+    with torch.no_grad():
+        create_loss(name, D, K)(*batch(torch.float32))
+    assert made
+    assert not any(blocks.kept for blocks in made)
+
+
+@each_chunked
 def test_many_blocks_equal_one(name, monkeypatch):
     from sphereface.losses import blocks
 
@@ -129,7 +161,12 @@ def test_a_sample_of_all_classes_equals_all_classes(name):
     x, labels = batch()
     full, sampled = create_loss(name, D, K).double(), create_loss(name, D, K, sample=1.0).double()
     sampled.load_state_dict(full.state_dict())
-    assert torch.equal(full(x, labels), sampled(x, labels))
+    x.requires_grad_()
+    answers = []
+    for loss in (full, sampled):
+        value = loss(x, labels)
+        answers.append((value, *torch.autograd.grad(value, (x, loss.weight))))
+    assert_close(answers[0], answers[1], rtol=1e-12, atol=1e-14)
 
 
 @each_sampled
@@ -195,22 +232,45 @@ def test_the_table_of_modes_is_what_the_losses_take(name):
                 create_loss(name, D, K, **option)
 
 
-@each_loss
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("hazard", ["zero", "aligned", "opposite", "short", "long", "equal"])
-def test_loss_and_gradients_stay_finite(name, dtype, hazard):
-    loss = create_loss(name, D, K, **({"annealing": None} if name in ("a_softmax", "l_softmax") else {}))
-    directions = loss.weight.detach()[LABELS] if hasattr(loss, "weight") else torch.randn(B, D)
-    features = {
-        "zero": torch.zeros(B, D),
-        "aligned": 7 * F.normalize(directions),
-        "opposite": -7 * F.normalize(directions),
-        "short": 1e-6 * F.normalize(torch.randn(B, D)),
-        "long": 1e4 * F.normalize(torch.randn(B, D)),
-        "equal": torch.ones(B, D),
-    }[hazard]
+HARDEST = {"annealing": None}  # no lambda to soften the margin
+VARIANTS = [
+    *[(name, HARDEST if name in ("a_softmax", "l_softmax", "sphereface_plus") else {}) for name in LOSSES],
+    ("a_softmax", {"gradient": "caffe", "annealing": None}),
+    ("sphereface_r", {"version": "v2", "normalization": "soft"}),
+    ("sphereface_r", {"version": "v1", "normalization": "none"}),
+    ("triplet", {"mining": "hard", "normalize_features": False}),
+    ("contrastive", {"normalize_features": False, "margin": 10.0}),
+    ("sphereface_plus", {"power": 0}),
+]
+HAZARDS = [
+    "zero",
+    "aligned",
+    "opposite",
+    "equal",
+    *[f"length {length:g}" for length in (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e4)],
+]
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("hazard", HAZARDS)
+@pytest.mark.parametrize("size", [1, B])
+def test_loss_and_gradients_stay_finite(name, options, dtype, hazard, size):
+    loss = create_loss(name, D, K, **options)
+    labels = LABELS[:size]
+    directions = loss.weight.detach()[labels] if hasattr(loss, "weight") else torch.randn(size, D)
+    if hazard.startswith("length"):
+        features = float(hazard.split()[1]) * F.normalize(torch.randn(size, D))
+    else:
+        directions = 7 * F.normalize(directions)
+        features = {
+            "zero": torch.zeros(size, D),
+            "aligned": directions,
+            "opposite": -directions,
+            "equal": torch.ones(size, D),
+        }[hazard]
     features = features.to(dtype).requires_grad_()
-    value = loss(features, LABELS)
+    value = loss(features, labels)
     assert value.isfinite()
     value.backward()
     for tensor in (features, *loss.parameters()):
@@ -267,6 +327,14 @@ def test_projection_sets_weights_to_length_one_where_the_loss_takes_them_so(name
     assert_close(loss.weight.detach(), before if keeps_length else F.normalize(before))
 
 
+def test_projection_of_half_precision_weights_gives_no_nan():
+    loss = create_loss("a_softmax", D, K).half()
+    with torch.no_grad():
+        loss.weight[0] = 0
+    loss.project_()
+    assert loss.weight.isfinite().all()
+
+
 @each_loss
 def test_the_length_of_unit_weights_does_not_matter(name):
     if name in ("softmax", "l_softmax", "contrastive", "center", "triplet"):
@@ -293,12 +361,16 @@ def test_the_state_survives_a_round_trip(name):
 
 
 @each_loss
-def test_a_frozen_head_still_gives_features_their_gradient(name):
-    loss = create_loss(name, D, K).requires_grad_(False)
+def test_a_frozen_head_or_frozen_features_leave_the_other_gradient_as_it_is(name):
+    loss = create_loss(name, D, K).eval()
     x, labels = batch(torch.float32)
-    x.requires_grad_()
-    loss(x, labels).backward()
-    assert x.grad.isfinite().all()
+    parameters = list(loss.parameters())
+    expected = torch.autograd.grad(loss(x.requires_grad_(), labels), [x, *parameters])
+    if parameters:
+        found = torch.autograd.grad(loss(x.detach(), labels), parameters)
+        assert all(map(torch.equal, found, expected[1:]))
+    loss.requires_grad_(False)
+    assert torch.equal(torch.autograd.grad(loss(x, labels), x)[0], expected[0])
 
 
 BAD = {
@@ -322,11 +394,21 @@ def test_a_bad_batch_is_an_error_that_says_what_came_and_what_was_wanted(name, c
         create_loss(name, D, K)(features, labels)
 
 
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int16, torch.uint8])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int16, torch.uint8, torch.uint16])
 def test_any_whole_number_type_serves_as_labels(dtype):
     x, labels = batch()
     loss = create_loss("a_softmax", D, K).double().eval()
     assert torch.equal(loss(x, labels.to(dtype)), loss(x, labels))
+
+
+def test_a_cosine_that_rounds_beyond_one_is_taken_as_one():
+    direction = torch.full((1, 7), 0.1, dtype=torch.float32)
+    for name in ("a_softmax", "arcface", "sphereface_r", "sphereface2"):
+        loss = create_loss(name, 7, 3)
+        with torch.no_grad():
+            loss.weight.copy_(torch.tensor([[0.1], [-0.2], [0.3]]) * torch.ones(1, 7))
+        for scale in torch.logspace(-3, 3, 50):
+            assert loss(scale * direction, torch.tensor([0])).isfinite()
 
 
 def test_an_unknown_loss_or_option_names_its_neighbours():
@@ -340,6 +422,9 @@ def test_an_unknown_loss_or_option_names_its_neighbours():
     ("name", "options", "message"),
     [
         ("a_softmax", {"m": 0}, "m is 0"),
+        ("a_softmax", {"m": float("inf")}, "m is inf"),
+        ("a_softmax", {"annealing": 5}, "annealing is 5"),
+        ("a_softmax", {"chunk": 2.5}, "chunk is 2.5"),
         ("a_softmax", {"gradient": "approximate"}, "exact, caffe"),
         ("a_softmax", {"chunk": 0}, "chunk is 0"),
         ("a_softmax", {"sample": 1.5}, "sample is 1.5"),

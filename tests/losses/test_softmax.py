@@ -9,50 +9,72 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from sphereface.losses import margins
-from sphereface.losses.softmax import Partial, Rule, Shard, margin_cross_entropy, merge
+from sphereface.losses.softmax import Partial, Rule, Shard, cross_entropy, margin_cross_entropy, merge
 
 SIZES = st.lists(st.integers(0, 6), min_size=1, max_size=64)
 SCALES = st.sampled_from([1e-3, 1.0, 50.0, 1e4])
 
 
-def summarize(logits: torch.Tensor, target: torch.Tensor) -> Partial:
+NOTHING = torch.full((5,), -torch.inf, dtype=torch.double)
+
+
+def summarize(others: torch.Tensor, target: torch.Tensor) -> Partial:
     """A partial from its definition; a piece without classes is the zero of merge."""
-    if not logits.shape[1]:
-        return Partial(torch.full_like(target, -torch.inf), torch.zeros_like(target), target)
-    top = logits.max(1).values
-    return Partial(top, (logits - top[:, None]).exp().sum(1), target)
+    if not others.shape[1]:
+        return Partial(NOTHING, torch.zeros_like(NOTHING), target)
+    top = others.max(1).values
+    return Partial(top, (others - top[:, None]).exp().sum(1), target)
 
 
-def pieces_of(sizes: list[int], scale: float) -> tuple[list[Partial], torch.Tensor]:
-    logits = scale * torch.randn(5, sum(sizes), dtype=torch.double, generator=torch.Generator().manual_seed(len(sizes)))
-    owner = 0 if not logits.shape[1] else next(i for i, size in enumerate(sizes) if size)
-    nothing = torch.full((5,), -torch.inf, dtype=torch.double)
-    targets = [logits[:, 0] if i == owner and logits.shape[1] else nothing for i in range(len(sizes))]
-    return [summarize(*each) for each in zip(logits.split(sizes, 1), targets, strict=True)], logits
+def pieces_of(sizes: list[int], scale: float) -> tuple[list[Partial], torch.Tensor, torch.Tensor]:
+    """Some pieces, all logits of their others, and the target logit, which one of them owns."""
+    generator = torch.Generator().manual_seed(len(sizes))
+    logits = scale * torch.randn(5, 1 + sum(sizes), dtype=torch.double, generator=generator)
+    target, others = logits[:, 0], logits[:, 1:]
+    owner = len(sizes) // 2
+    targets = [target if piece == owner else NOTHING for piece in range(len(sizes))]
+    return [summarize(*each) for each in zip(others.split(sizes, 1), targets, strict=True)], others, target
 
 
 @given(SIZES, SCALES, st.randoms(use_true_random=False))
 def test_partials_merge_to_the_whole_in_any_order_and_any_grouping(sizes, scale, random):
-    pieces, logits = pieces_of(sizes, scale)
+    pieces, others, target = pieces_of(sizes, scale)
     whole = reduce(merge, pieces)
     random.shuffle(pieces)
     while len(pieces) > 1:  # a random tree
         place = random.randrange(len(pieces) - 1)
         pieces[place : place + 2] = [merge(pieces[place], pieces[place + 1])]
+    expected = torch.logsumexp(torch.cat([target[:, None], others], 1), 1) - target
     for merged in (whole, pieces[0]):
-        assert_close(merged.log_total(), logits.logsumexp(1), rtol=1e-12, atol=1e-12)
-        if logits.shape[1]:
-            assert torch.equal(merged.target, logits[:, 0])
+        assert_close(merged.log_others(), others.logsumexp(1), rtol=1e-12, atol=1e-12)
+        assert torch.equal(merged.target, target)
+        assert_close(cross_entropy(merged), expected, rtol=1e-12, atol=1e-11)
 
 
-@given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 6), SCALES)
-def test_merge_is_associative(a, b, c, scale):
-    (x, y, z), _ = pieces_of([a, b, c], scale)
+@given(st.integers(0, 6), st.integers(0, 6), st.integers(0, 6), SCALES)
+def test_merge_is_associative_and_commutative(a, b, c, scale):
+    (x, y, z), _, _ = pieces_of([a, b, c], scale)
     for left, right in zip(merge(merge(x, y), z), merge(x, merge(y, z)), strict=True):
         assert_close(left, right, rtol=1e-12, atol=0)
+    assert all(map(torch.equal, merge(x, y), merge(y, x)))
+
+
+def test_a_small_loss_keeps_its_digits_in_single_precision():
+    x = torch.tensor([[30.0, 0.0]], dtype=torch.double, requires_grad=True)
+    w = torch.tensor([[1.0, 0.0], [0.2, 1.0], [0.1, -1.0]], dtype=torch.double, requires_grad=True)
+    labels = torch.tensor([0])
+    exact = margin_cross_entropy(x, w, None, labels, RULES["modified"])
+    single = [tensor.detach().float().requires_grad_() for tensor in (x, w)]
+    value = margin_cross_entropy(*single, None, labels, RULES["modified"])
+    assert exact.item() < 1e-10  # below the last digit of the logits
+    assert_close(value.double(), exact, rtol=1e-4, atol=0)
+    wanted = torch.autograd.grad(exact, (x, w))
+    for found, gradient in zip(torch.autograd.grad(value, single), wanted, strict=True):
+        assert_close(found.double(), gradient, rtol=1e-4, atol=1e-4 * gradient.abs().max().item())
 
 
 RULES = {
+    "modified": Rule(margins.exact(margins.no_margin)),
     "a_softmax": Rule(margins.exact(partial(margins.a_softmax, m=4, lambda_=5.0))),
     "a_softmax caffe": Rule(margins.caffe_margin(m=4, lambda_=5.0), tangent=False),
     "l_softmax": Rule(margins.exact(partial(margins.a_softmax, m=3)), normalize=False),
@@ -61,10 +83,10 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("shards", [1, 2, 3, 64])
+@pytest.mark.parametrize("shards", [1, 2, 3, 64, 151])
 @pytest.mark.parametrize("name", RULES)
 def test_shards_of_the_classes_add_up_to_the_whole_loss_and_gradient(name, shards):
-    rule, classes = RULES[name], 150
+    rule, classes = RULES[name], 150  # 151 shards: one of them has no class
     x = (3 * torch.randn(9, 6, dtype=torch.double)).requires_grad_()
     w = torch.randn(classes, 6, dtype=torch.double, requires_grad=True)
     b = torch.randn(classes, dtype=torch.double, requires_grad=True) if name == "softmax" else None
@@ -74,12 +96,14 @@ def test_shards_of_the_classes_add_up_to_the_whole_loss_and_gradient(name, shard
 
     with torch.no_grad():
         parts = []
+        first = 0
         for rows in torch.arange(classes).tensor_split(shards):
             bias = None if b is None else b[rows]
-            parts.append(Shard(x, w[rows], bias, labels - rows[0], rule))
+            parts.append(Shard(x, w[rows], bias, labels - first, rule))
+            first += len(rows)
         whole = reduce(merge, [part.partial() for part in parts])
-        shares = [part.gradients(whole.log_total(), torch.full((9,), 1 / 9, dtype=torch.double)) for part in parts]
-    assert_close((whole.log_total() - whole.target).mean(), loss.detach(), rtol=1e-12, atol=0)
+        shares = [part.gradients(whole, torch.full((9,), 1 / 9, dtype=torch.double)) for part in parts]
+    assert_close(cross_entropy(whole).mean(), loss.detach(), rtol=1e-12, atol=0)
     assert_close(sum(share.features for share in shares), x.grad, rtol=0, atol=1e-12)
     assert_close(torch.cat([share.weight for share in shares]), w.grad, rtol=0, atol=1e-12)
     if b is not None:

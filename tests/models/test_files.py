@@ -158,6 +158,32 @@ def test_weights_that_do_not_fit_their_card_are_named(saved, change):
         load_model(saved)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_compiled_network_is_saved_as_itself(tmp_path):
+    net = small().eval()
+    save_model(torch.compile(net), tmp_path / "a.safetensors")
+    faces = torch.randn(1, 3, 112, 96)
+    assert torch.equal(load_model(tmp_path / "a.safetensors")(faces), net(faces))
+
+
+def test_another_module_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="Linear is no network of ours"):
+        save_model(torch.nn.Linear(2, 2), tmp_path / "a.safetensors")
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float16])
+def test_weights_of_mixed_types_are_refused(saved, dtype):
+    with_card(saved, lambda tensors, _: tensors.update({"fc1.bias": tensors["fc1.bias"].to(dtype)}))
+    with pytest.raises(ModelFileError, match="one floating-point type"):
+        load_model(saved)
+
+
+def test_an_absurd_width_is_refused(saved):
+    with_card(saved, lambda _, card: card["architecture"].update(width=1e9))
+    with pytest.raises(ModelFileError, match=r"bad architecture\.width"):
+        load_model(saved)
+
+
 def test_a_model_file_has_one_ending(tmp_path):
     with pytest.raises(ValueError, match=r"\.safetensors"):
         save_model(small(), tmp_path / "model.pth")

@@ -46,6 +46,8 @@ def bench_head(
     *, repeats: int = 9, device: str = "cpu", memory: bool = True, say: Callable[[str], None] = lambda _: None
 ) -> dict[str, object]:
     """Seconds, ratios and peak memory of forward + backward at each number of classes; `say` hears of progress."""
+    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device is {device}; this torch sees no CUDA device: use cpu")
     names = ["plain", "a_softmax"] + ([PEER] if find_spec(PEER) else [])
     if PEER not in names:
         say("pytorch-metric-learning is not installed (pip install 'sphereface[peers]'); left out")

@@ -1,5 +1,6 @@
 """The command line: one file a verb; each parses, calls one library function, and prints."""
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -7,6 +8,8 @@ import typer
 
 from sphereface import __version__
 from sphereface.cli import bench, demo
+
+EXTRAS = {"torch": "train", "matplotlib": "plot"}  # what to install for a module that is missing
 
 app = typer.Typer(
     name="sphereface",
@@ -31,9 +34,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a verb; what a user can mend ends in one line and exit code 2, a failed job in exit code 1."""
     try:
         app(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="sphereface")
-    except (ValueError, ImportError) as error:
+    except ImportError as error:
+        extra = EXTRAS.get(error.name or "")
+        typer.echo(f"sphereface: {error}" + (f"; pip install 'sphereface[{extra}]'" if extra else ""), err=True)
+        sys.exit(2)
+    except ValueError as error:
         typer.echo(f"sphereface: {error}", err=True)
         sys.exit(2)
-    except OSError as error:
-        typer.echo(f"sphereface: {error}", err=True)
+    except (OSError, RuntimeError, MemoryError) as error:
+        if "SPHEREFACE_DEBUG" in os.environ:
+            raise
+        first = (str(error) or type(error).__name__).splitlines()[0]
+        typer.echo(f"sphereface: {first} (SPHEREFACE_DEBUG=1 shows where)", err=True)
         sys.exit(1)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 
@@ -23,6 +24,8 @@ class Annealing:
             if not getattr(self, name) >= 0:
                 raise ValueError(f"annealing {name} is {getattr(self, name)!r}; it takes a number of at least 0")
 
-    def __call__(self, step: Tensor) -> Tensor:
+    def __call__(self, step: Tensor | int) -> Tensor:
         """Lambda at a step; step 1 is the first. A tensor in and out, so that a GPU need not wait for the host."""
-        return (self.base * (1 + self.gamma * step.double()) ** -self.power).clamp_min(self.minimum)
+        step = torch.as_tensor(step)
+        exact = step.to(torch.float32 if step.device.type == "mps" else torch.float64)  # mps has no float64
+        return (self.base * (1 + self.gamma * exact) ** -self.power).clamp_min(self.minimum)

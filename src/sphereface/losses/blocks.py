@@ -12,17 +12,21 @@ class ClassBlocks:
     """The products x w, or x w/|w|, of features (B, D) with weights (K, D), in blocks laid out (classes, B).
 
     Iterating yields (range of classes, products). The first pass computes them; the second finds them kept, and uses
-    them up, so that their memory is free for the gradient that grows meanwhile. With a chunk nothing is kept: every
-    pass computes them again, and never more than (B, chunk) are held. A block is one piece of memory that stays in a
-    CPU's cache from its matrix product to its last use.
+    them up, so that their memory is free for the gradient that grows meanwhile. With a chunk nothing is kept and every
+    pass computes them again; a block is then so small that `buffers` of them, the products and what a loss makes of
+    them at a time, hold no more than (B, chunk) numbers. A block is one piece of memory that stays in a CPU's cache
+    from its matrix product to its last use.
     """
 
-    def __init__(self, features: Tensor, weight: Tensor, *, normalize: bool, chunk: int | None) -> None:
+    def __init__(
+        self, features: Tensor, weight: Tensor, *, normalize: bool, chunk: int | None, buffers: int, keep: bool
+    ) -> None:
         self.features, self.weight, self.normalize = features, weight, normalize
         self.inverse = features.new_empty(len(weight) if normalize else 0)  # 1 / |w|, filled on the first pass
-        self.size = max(1, min(len(weight), chunk or len(weight), block_size(features)))
+        room = len(weight) if chunk is None else chunk // buffers
+        self.size = max(1, min(len(weight), room, block_size(features)))
         self.samples = torch.arange(len(features), device=features.device)
-        self.keep, self.kept, self.first = chunk is None, dict[int, Tensor](), True
+        self.keep, self.kept, self.first = keep and chunk is None, dict[int, Tensor](), True
 
     def __iter__(self) -> Iterator[tuple[slice, Tensor]]:
         room = None
@@ -65,30 +69,31 @@ class ClassBlocks:
         share: Tensor,
         products: Tensor,
         scale: Tensor,
-        d_features: Tensor,
-        d_weight: Tensor,
+        d_features: Tensor | None,
+        d_weight: Tensor | None,
         *,
         tangent: bool,
     ) -> None:
         """Turn the gradient of a block's products into those of features and weights; both blocks are used up.
 
-        The gradient is `share` (k, B) times `scale` (B,): d_weight[classes] is written with it, d_features += share^T
-        w/|w| without, because one factor per sample is cheaper at the end. With `tangent` the weight's gradient goes
-        through w/|w|: d(x w/|w|)/dw = (x - (x w/|w|) w/|w|) / |w|, so what points along w is taken out again.
+        The gradient is `share` (k, B) times `scale` (B,). d_weight[classes] is written with it; d_features gets
+        share^T w/|w| added without, because one factor a sample is cheaper at the end. None is not wanted. With
+        `tangent` the weight's gradient goes through w/|w|: d(x w/|w|)/dw = (x - (x w/|w|) w/|w|) / |w|, so what points
+        along w is taken out again.
         """
-        weight, d_block = self.weight[classes], d_weight[classes]
-        scaled = self.features * scale[:, None]
-        if self.normalize and tangent:
-            inverse = self.inverse[classes]
+        weight = self.weight[classes]
+        inverse = self.inverse[classes] if self.normalize else None
+        if d_weight is not None and (inverse is None or not tangent):
+            torch.mm(share, self.features * scale[:, None], out=d_weight[classes])
+        elif d_weight is not None and inverse is not None:
             along = products.mul_(share).mv(scale)
-            torch.mul(weight, (-along * inverse * inverse)[:, None], out=d_block)
+            torch.mul(weight, (-along * inverse * inverse)[:, None], out=d_weight[classes])
+        if inverse is not None:
             share.mul_(inverse[:, None])
-            d_block.addmm_(share, scaled)
-        else:
-            torch.mm(share, scaled, out=d_block)
-            if self.normalize:
-                share.mul_(self.inverse[classes][:, None])
-        d_features.addmm_(share.t(), weight)
+        if d_weight is not None and inverse is not None and tangent:
+            d_weight[classes].addmm_(share, self.features * scale[:, None])
+        if d_features is not None:
+            d_features.addmm_(share.t(), weight)
 
 
 def block_size(features: Tensor) -> int:

@@ -7,10 +7,12 @@ from typing import Literal, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from sphereface.geometry import check_m
 from sphereface.losses import margins, pairs
 from sphereface.losses.annealing import Annealing
+from sphereface.losses.blocks import TINY
 from sphereface.losses.others import sum_over_others
 from sphereface.losses.softmax import Rule, margin_cross_entropy
 
@@ -19,6 +21,8 @@ Gradient = Literal["exact", "caffe"]
 
 class FaceLoss(nn.Module):
     """What every loss does: check its input, compute in at least float32, also inside autocast, and return a scalar."""
+
+    steepest = 4.0  # at most this is the gradient of one sample with respect to the direction of its feature
 
     def __init__(self, features: int, classes: int) -> None:
         super().__init__()
@@ -32,7 +36,7 @@ class FaceLoss(nn.Module):
         """Mean loss of features (B, D) with labels (B,); changes no parameter."""
         check_batch(features, labels, self.features, self.classes)
         with torch.autocast(features.device.type, enabled=False):
-            return self.compute(flush_subnormal(features).to(self.dtype_for(features)), labels.long())
+            return self.compute(flush_short(features, self.steepest).to(self.dtype_for(features)), labels.long())
 
     def compute(self, features: Tensor, labels: Tensor) -> Tensor:
         """The loss itself, on checked input."""
@@ -53,7 +57,7 @@ class FaceLoss(nn.Module):
 class Mode(TypedDict, total=False):
     """How a classifier runs; by default in one piece.
 
-    chunk: hold at most (B, chunk) logits instead of (B, K), and compute them twice.
+    chunk: hold at most (B, chunk) numbers at a time instead of (B, K), and compute the logits twice.
     sample: in training, compare with this fraction of the classes, the true ones always among them (An et al., Partial
     FC, 2021).
     """
@@ -70,7 +74,7 @@ class Classifier(FaceLoss):
     def __init__(self, features: int, classes: int, **mode: Unpack[Mode]) -> None:
         super().__init__(features, classes)
         chunk, sample = mode.get("chunk"), mode.get("sample")
-        if chunk is not None and chunk < 1:
+        if chunk is not None and (chunk < 1 or int(chunk) != chunk):
             raise ValueError(f"chunk is {chunk}; it takes a number of classes of at least 1, or None")
         if sample is not None and not 0 < sample <= 1:
             raise ValueError(f"sample is {sample}; it takes a fraction of the classes above 0 and up to 1, or None")
@@ -89,11 +93,12 @@ class Classifier(FaceLoss):
     def project_(self) -> None:
         """Set the class weights back to length one, where the loss takes them so."""
         if self.normalize:
-            self.weight.div_(self.weight.norm(dim=1, keepdim=True).clamp_min(1e-12))
+            length = self.weight.to(torch.promote_types(self.weight.dtype, torch.float32)).norm(dim=1, keepdim=True)
+            self.weight.copy_(self.weight / length.clamp_min(TINY))
 
     def sampled(self, labels: Tensor) -> Tensor | None:
         """The classes to compare with, in order, or None for all of them."""
-        if self.sample is None or self.sample == 1 or not self.training:
+        if self.sample is None or not self.training:
             return None
         return sample_classes(labels, self.classes, self.sample)
 
@@ -121,6 +126,7 @@ class MarginSoftmax(Classifier):
         if scale is not None and not scale > 0:
             raise ValueError(f"scale is {scale}; it takes a length above 0")
         self.formula, self.scale, self.others = formula, scale, others
+        self.steepest = 2 * scale if scale else FaceLoss.steepest
         self.bias = nn.Parameter(torch.zeros(classes)) if bias else None
 
     def rule(self) -> Rule:
@@ -163,6 +169,8 @@ class ASoftmax(MarginSoftmax):
         super().__init__(features, classes, normalize=normalize, **mode)
         if gradient not in ("exact", "caffe"):
             raise ValueError(f"gradient is {gradient!r}; choose one of exact, caffe")
+        if not isinstance(annealing, Annealing | None):
+            raise ValueError(f"annealing is {annealing!r}; wanted an Annealing or None")
         self.m, self.annealing, self.gradient = check_m(m), annealing, gradient
         if gradient == "caffe":
             margins.caffe_margin(m=self.m, lambda_=0.0)  # says at once which m it knows
@@ -172,7 +180,8 @@ class ASoftmax(MarginSoftmax):
     def advance(self) -> None:
         """Count one optimizer step; forward passes between two calls share its lambda."""
         self._counts_itself = False
-        self.step += 1
+        if self.training:
+            self.step += 1
 
     @property
     def lambda_(self) -> Tensor:
@@ -307,7 +316,7 @@ class SphereFace2(Classifier):
 
     def negative(self, cos: Tensor, bias: Tensor) -> Tensor:
         """What a class that is not the true one costs."""
-        return nn.functional.softplus(self.r * (self.stretch(cos) + self.m) + bias)
+        return -F.logsigmoid(-self.r * (self.stretch(cos) + self.m) - bias)
 
     def balanced_bias(self) -> float:
         """The b at which, for cos = 0, positive and negative gradients balance: a quadratic in exp(b).
@@ -324,7 +333,7 @@ class SphereFace2(Classifier):
         """The true class pulls, all others push."""
         x, weight, bias = pairs.unit(features), self.weight.to(features.dtype), self.bias.to(features.dtype)
         cos = (x * pairs.unit(weight.index_select(0, labels))).sum(1)
-        positive = nn.functional.softplus(-self.r * (self.stretch(cos) - self.m) - bias)
+        positive = -F.logsigmoid(self.r * (self.stretch(cos) - self.m) + bias)
         negative = sum_over_others(x, weight, bias, labels, self.negative, chunk=self.chunk)
         return (self.alpha * positive + (1 - self.alpha) * negative).mean() / self.r
 
@@ -381,10 +390,10 @@ class Center(MarginSoftmax):
 
     def compute(self, features: Tensor, labels: Tensor) -> Tensor:
         """Softmax and the weighted distance to the centers as they were before this batch."""
-        centers = self.centers.to(features.dtype, copy=True)
+        own = self.centers.index_select(0, labels).to(features.dtype)
         if self.training:
-            self.centers.copy_(pairs.moved_centers(features.detach(), labels, centers, alpha=self.alpha))
-        return super().compute(features, labels) + self.center_weight * pairs.center(features, labels, centers)
+            pairs.move_centers_(self.centers, features.detach(), labels, alpha=self.alpha)
+        return super().compute(features, labels) + self.center_weight * pairs.center(features, own)
 
 
 class Triplet(FaceLoss):
@@ -413,14 +422,15 @@ class Triplet(FaceLoss):
         return pairs.triplet(measured, labels, margin=self.margin, mining=self.mining)
 
 
-def flush_subnormal(features: Tensor) -> Tensor:
-    """Half-precision features shorter than the type's smallest normal number count as zero, in value and in gradient.
+def flush_short(features: Tensor, steepest: float) -> Tensor:
+    """Count half-precision features as zero where they are so short that their gradient would not fit their type.
 
-    They have few digits left, and one over such a length does not fit their type.
+    The gradient of a direction grows as one over the length: below `steepest` / 65504 it overflows float16.
     """
     if features.dtype != torch.float16:
         return features
-    too_short = features.float().norm(dim=1, keepdim=True) < torch.finfo(torch.float16).tiny
+    half = torch.finfo(torch.float16)
+    too_short = features.float().norm(dim=1, keepdim=True) < max(half.tiny, steepest / half.max)
     return features - torch.where(too_short, features, torch.zeros_like(features)).detach()
 
 
@@ -445,6 +455,6 @@ def check_batch(features: Tensor, labels: Tensor, width: int, classes: int) -> N
         raise ValueError(f"labels are {labels.dtype}; wanted whole numbers, such as torch.int64")
     if labels.device != features.device:
         raise ValueError(f"labels are on {labels.device}; wanted {features.device}, where the features are")
-    low, high = (int(end) for end in labels.aminmax())
+    low, high = torch.stack(labels.long().aminmax()).tolist()  # together: one wait for a GPU
     if low < 0 or high >= classes:
         raise ValueError(f"labels run from {low} to {high}; wanted 0 to {classes - 1} for {classes} classes")

@@ -63,7 +63,9 @@ def arcface(cos: Tensor, length: Tensor, *, m: float) -> Tensor:
     of the authors'
     code: it falls on, with a step down at pi - m from -1 to -(cos m + m sin m).
     """
-    sin = (1 - cos * cos).clamp_min(torch.finfo(cos.dtype).eps).sqrt()  # clamped: its slope is infinite at +-1
+    sin = (
+        (1 - cos * cos).clamp_min(torch.finfo(cos.dtype).eps).sqrt()
+    )  # clamped: its slope is infinite at +-1; costs 2e-4 there
     turned = cos * math.cos(m) - sin * math.sin(m)
     return length * torch.where(cos > math.cos(math.pi - m), turned, cos - m * math.sin(m))
 

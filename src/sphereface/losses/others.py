@@ -13,17 +13,24 @@ Formula = Callable[[Tensor, Tensor], Tensor]  # (products (k, B), bias scalar) -
 
 
 class OtherClasses(torch.autograd.Function):
-    """sum over j != y of formula(x w_j/|w_j|, bias): (features, weight, bias, labels, formula, chunk) -> (B,).
+    """sum over j != y of formula(x w_j/|w_j|, bias): (features, weight, bias, labels, formula, chunk, keep) -> (B,).
 
     Runs in the same blocks as the softmax; the formula's own derivative is taken block by block.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, formula: Formula, chunk: int | None
+        ctx: Any,
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        labels: Tensor,
+        formula: Formula,
+        chunk: int | None,
+        keep: bool,
     ) -> Tensor:
-        """Sum the formula; keep the products unless there is a chunk."""
-        blocks = ClassBlocks(features, weight, normalize=True, chunk=chunk)
+        """Sum the formula; keep the products for the way back, if there is one and no chunk."""
+        blocks = ClassBlocks(features, weight, normalize=True, chunk=chunk, buffers=10, keep=keep)
         total = torch.zeros_like(features[:, 0])
         none = torch.zeros_like(total)
         for classes, products in blocks:
@@ -39,7 +46,9 @@ class OtherClasses(torch.autograd.Function):
         features, weight, bias, labels = ctx.saved_tensors
         blocks: ClassBlocks = ctx.blocks
         formula: Formula = ctx.formula
-        d_features, d_weight, d_bias = torch.zeros_like(features), torch.empty_like(weight), torch.zeros_like(bias)
+        d_features = torch.zeros_like(features) if ctx.needs_input_grad[0] else None
+        d_weight = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
+        d_bias = torch.zeros_like(bias)
         each, none = torch.ones_like(grad_output), torch.zeros_like(grad_output)
         with torch.autocast(grad_output.device.type, enabled=False):
             for classes, products in blocks:
@@ -50,11 +59,12 @@ class OtherClasses(torch.autograd.Function):
                 if by_bias is not None:
                     d_bias += by_bias
                 blocks.pull_back(classes, share, products, each, d_features, d_weight, tangent=True)
-        return d_features, d_weight, d_bias, None, None, None
+        return d_features, d_weight, d_bias, None, None, None, None
 
 
 def sum_over_others(
     features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, formula: Formula, *, chunk: int | None
 ) -> Tensor:
     """The sum (B,) over the classes j != y of formula(x w_j/|w_j|, bias)."""
-    return OtherClasses.apply(features, weight, bias, labels, formula, chunk)  # type: ignore[no-any-return, no-untyped-call]
+    keep = torch.is_grad_enabled()
+    return OtherClasses.apply(features, weight, bias, labels, formula, chunk, keep)  # type: ignore[no-any-return, no-untyped-call]

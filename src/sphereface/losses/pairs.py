@@ -17,9 +17,8 @@ def unit(features: Tensor) -> Tensor:
 
 
 def squared_distances(features: Tensor) -> Tensor:
-    """All squared Euclidean distances (B, B) of a batch."""
-    squares = (features * features).sum(1)
-    return (squares[:, None] + squares[None, :] - 2 * features @ features.t()).clamp_min(0)
+    """All squared Euclidean distances (B, B) of a batch, from differences: |a|^2 + |b|^2 - 2ab loses close pairs."""
+    return torch.cdist(features, features, compute_mode="donot_use_mm_for_euclid_dist") ** 2
 
 
 def contrastive(features: Tensor, labels: Tensor, *, margin: float) -> Tensor:
@@ -64,13 +63,14 @@ def _semi_hard(squared: Tensor, negative: Tensor) -> Tensor:
     return index.gather(1, torch.minimum(place, furthest))
 
 
-def center(features: Tensor, labels: Tensor, centers: Tensor) -> Tensor:
-    """Mean of |x - c_y|^2 / 2; the centers are given, not learned by this gradient. Wen et al., ECCV 2016."""
-    return ((features - centers[labels]) ** 2).sum(1).mean() / 2
+def center(features: Tensor, own_centers: Tensor) -> Tensor:
+    """Mean of |x - c_y|^2 / 2; the centers (B, D) are given, not learned by this gradient. Wen et al., ECCV 2016."""
+    return ((features - own_centers) ** 2).sum(1).mean() / 2
 
 
-def moved_centers(features: Tensor, labels: Tensor, centers: Tensor, *, alpha: float) -> Tensor:
-    """The centers (K, D) after a batch: c_j - alpha sum over y_i = j of (c_j - x_i) / (1 + n_j)."""
-    count = torch.bincount(labels, minlength=len(centers)).to(centers.dtype)
-    pull = torch.zeros_like(centers).index_add_(0, labels, centers[labels] - features)
-    return centers - alpha * pull / (1 + count)[:, None]
+def move_centers_(centers: Tensor, features: Tensor, labels: Tensor, *, alpha: float) -> None:
+    """Move the centers (K, D) of a batch: c_j - alpha sum over y_i = j of (c_j - x_i) / (1 + n_j)."""
+    present, place, count = torch.unique(labels, return_inverse=True, return_counts=True)
+    rows = centers.index_select(0, present)
+    pull = torch.zeros_like(rows).index_add_(0, place, rows[place] - features.to(rows.dtype))
+    centers.index_copy_(0, present, rows - alpha * pull / (1 + count)[:, None])

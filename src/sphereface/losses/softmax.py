@@ -12,29 +12,39 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 from sphereface.losses.blocks import TINY, ClassBlocks
 from sphereface.losses.margins import Margin
 
 
 class Partial(NamedTuple):
-    """What some classes contribute to a softmax: largest logit, sum of exp(logit - largest), target logit; (B,)."""
+    """What some classes contribute to a softmax, each (B,).
 
-    top: Tensor
-    total: Tensor
-    target: Tensor  # -inf where the true class is not among them
+    The true class stands apart from the others: the loss is the softplus of how far they exceed it, which keeps its
+    digits however small it gets. Where the true class is not among these, its logit is -inf.
+    """
 
-    def log_total(self) -> Tensor:
-        """The logarithm of the sum of exp over these classes."""
+    top: Tensor  # the largest logit of the others
+    total: Tensor  # their sum of exp(logit - top)
+    target: Tensor  # the logit of the true class
+
+    def log_others(self) -> Tensor:
+        """The logarithm of the sum of exp over all but the true class."""
         return self.top + self.total.log()
 
 
 def merge(a: Partial, b: Partial) -> Partial:
     """What two disjoint sets of classes contribute together: associative, commutative, and no classes are its zero."""
     top = torch.maximum(a.top, b.top)
-    base = torch.where(top.isneginf(), torch.zeros_like(top), top)  # nothing on either side: -inf - -inf is no number
+    base = finite(top)
     total = a.total * (a.top - base).exp() + b.total * (b.top - base).exp()
     return Partial(top, total, torch.maximum(a.target, b.target))
+
+
+def finite(top: Tensor) -> Tensor:
+    """The largest logit, or 0 where there is none: -inf - -inf is no number."""
+    return torch.where(top.isneginf(), torch.zeros_like(top), top)
 
 
 @dataclass(frozen=True)
@@ -54,95 +64,133 @@ class Rule:
     )
 
 
-class Gradients(NamedTuple):
-    """Of the features (B, D), the weights (K, D) and the bias (K,) or None."""
+class Wanted(NamedTuple):
+    """Which gradients somebody waits for."""
 
-    features: Tensor
-    weight: Tensor
+    features: bool = True
+    weight: bool = True
+    bias: bool = True
+
+
+class Gradients(NamedTuple):
+    """Of the features (B, D), the weights (K, D) and the bias (K,); None where nobody waits."""
+
+    features: Tensor | None
+    weight: Tensor | None
     bias: Tensor | None
 
 
 class Shard:
-    """Some classes at work on a batch: all K of them, or the share of one process.
+    """Some classes at work on a batch: all K of them, or the share of one process, which may be none.
 
     Labels count from the first class of the shard; a label outside it belongs to a true class that lives elsewhere. Two
-    passes: `partial()`, then, with the merged denominator, `gradients()`.
+    passes: `partial()`, then, with the merged partial, `gradients()`.
     """
 
-    def __init__(self, features: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, rule: Rule) -> None:
+    def __init__(
+        self,
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
+        rule: Rule,
+        wanted: Wanted = Wanted(),  # noqa: B008 - immutable
+    ) -> None:
         self.features, self.weight, self.bias, self.labels, self.rule = features, weight, bias, labels, rule
+        self.wanted = wanted
         self.here = (labels >= 0) & (labels < len(weight))  # (B,)
-        self.own = labels.clamp(0, len(weight) - 1)  # (B,) row of the true class; any row where it lives elsewhere
+        self.own = labels.clamp(0, max(0, len(weight) - 1))  # (B,) row of the true class; any row where it is elsewhere
         self.length = features.norm(dim=1).clamp_min(TINY)  # (B,)
-        self.own_weight = weight.index_select(0, self.own)  # (B, D)
+        self.own_weight = weight.index_select(0, self.own) if len(weight) else torch.zeros_like(features)  # (B, D)
         self.own_length = self.own_weight.norm(dim=1).clamp_min(TINY)
         self.cos = ((features * self.own_weight).sum(1) / (self.length * self.own_length)).clamp(-1, 1)
         self.target = rule.margin(self.cos, self.length if rule.normalize else self.length * self.own_length)
-        self.logit = self.target.logit if bias is None else self.target.logit + bias.index_select(0, self.own)
-        self.blocks = ClassBlocks(features, weight, normalize=rule.normalize, chunk=rule.chunk)
+        logit = self.target.logit
+        if bias is not None and len(bias):
+            logit = logit + bias.index_select(0, self.own)
+        self.logit = torch.where(self.here, logit, torch.full_like(logit, -torch.inf))
+        self.blocks = ClassBlocks(
+            features,
+            weight,
+            normalize=rule.normalize,
+            chunk=rule.chunk,
+            buffers=2 if rule.others is None else 8,
+            keep=any(wanted),
+        )
 
     def partial(self) -> Partial:
-        """First pass: the share of these classes in the denominator, with the margin's logit for the true class."""
+        """First pass: the share of these classes in the denominator."""
         nothing = torch.full_like(self.length, -torch.inf)
-        result = Partial(nothing, torch.zeros_like(self.length), torch.where(self.here, self.logit, nothing))
+        result = Partial(nothing, torch.zeros_like(self.length), self.logit)
         scratch = self.blocks.scratch()
         for classes, products in self.blocks:
-            logits = self._logits(classes, products, scratch)
-            logits = self.blocks.place(logits, classes, self.labels, self.logit)
+            logits, _ = self._logits(classes, products, scratch)
+            logits = self.blocks.place(logits, classes, self.labels, nothing)
             top = logits.amax(0)
-            total = torch.sub(logits, top, out=scratch[: len(logits)]).exp_().sum(0)
+            total = torch.sub(logits, finite(top), out=scratch[: len(logits)]).exp_().sum(0)
             result = merge(result, Partial(top, total, nothing))
         return result
 
-    def gradients(self, log_total: Tensor, scale: Tensor) -> Gradients:
-        """Second pass: these classes' share in the gradient of sum(scale (log_total - target logit)); scale (B,)."""
-        d_features, d_weight = torch.zeros_like(self.features), torch.empty_like(self.weight)
-        d_bias = None if self.bias is None else torch.empty_like(self.bias)
+    def gradients(self, whole: Partial, scale: Tensor) -> Gradients:
+        """Second pass: the share of these classes in the gradient of sum(scale loss), given all classes' partial."""
+        d_features = torch.zeros_like(self.features) if self.wanted.features else None
+        d_weight = torch.empty_like(self.weight) if self.wanted.weight else None
+        d_bias = torch.empty_like(self.bias) if self.bias is not None and self.wanted.bias else None
+        log_total = torch.logaddexp(whole.log_others(), whole.target)
         radial = torch.zeros_like(self.length)  # along x, from logits that are not proportional to cos
         none, scratch = torch.zeros_like(self.logit), self.blocks.scratch()
         for classes, products in self.blocks:
-            logits = self._logits(classes, products, scratch)
-            offset = None if self.rule.others is None else logits - products
+            logits, offset = self._logits(classes, products, scratch)
             share = torch.sub(logits, log_total, out=scratch[: len(logits)]).exp_()  # (k, B): the softmax itself
             share = self.blocks.place(share, classes, self.labels, none)  # true classes have their own rule below
+            products = self.blocks.place(products, classes, self.labels, none)  # where the first pass left -inf
             if offset is not None:
-                radial += (share * offset).sum(0)
+                radial += (share * self.blocks.place(offset, classes, self.labels, none)).sum(0)
             if d_bias is not None:
                 torch.mv(share, scale, out=d_bias[classes])
             self.blocks.pull_back(classes, share, products, scale, d_features, d_weight, tangent=self.rule.tangent)
-        if self.rule.others is not None:
-            d_features += (radial / self.length**2)[:, None] * self.features
-        d_features *= scale[:, None]
-        self._add_true_classes(d_features, d_weight, d_bias, log_total, scale)
+        if d_features is not None:
+            if self.rule.others is not None:
+                d_features += (radial / self.length**2)[:, None] * self.features
+            d_features *= scale[:, None]
+        if len(self.weight):
+            self._add_true_classes(d_features, d_weight, d_bias, whole, scale)
         return Gradients(d_features, d_weight, d_bias)
 
-    def _logits(self, classes: slice, products: Tensor, scratch: Tensor) -> Tensor:
-        """The logits of a block, as for classes that are not the true one."""
+    def _logits(self, classes: slice, products: Tensor, scratch: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The logits of a block, as for classes that are not the true one, and by how much `others` changed them."""
+        logits, offset = products, None
         if self.rule.others is not None:
-            products = self.rule.others(products / self.length) * self.length
+            logits = self.rule.others(products / self.length) * self.length
+            offset = logits - products
         if self.bias is not None:
-            products = torch.add(products, self.bias[classes][:, None], out=scratch[: len(products)])
-        return products
+            logits = torch.add(logits, self.bias[classes][:, None], out=scratch[: len(logits)])
+        return logits, offset
 
     def _add_true_classes(
-        self, d_features: Tensor, d_weight: Tensor, d_bias: Tensor | None, log_total: Tensor, scale: Tensor
+        self, d_features: Tensor | None, d_weight: Tensor | None, d_bias: Tensor | None, whole: Partial, scale: Tensor
     ) -> None:
-        """Add the gradient that flows through the target logit: B rows."""
-        top = torch.where(self.here, (self.logit - log_total).exp() - 1, torch.zeros_like(self.logit)) * scale
+        """Add the gradient through the target logit, B rows: d loss / d target = -sigmoid(others - target)."""
+        pull = -torch.sigmoid(whole.log_others() - whole.target) * scale
+        pull = torch.where(self.here, pull, torch.zeros_like(pull))
         x, w = self.features / self.length[:, None], self.own_weight / self.own_length[:, None]
-        by_cos, along_x, along_w = top * self.target.d_cos, top * self.target.d_length, torch.zeros_like(top)
+        by_cos, along_x, along_w = pull * self.target.d_cos, pull * self.target.d_length, torch.zeros_like(pull)
         if not self.rule.normalize:  # the length is |x||w|
             along_x, along_w = along_x * self.own_length, along_x * self.length
-        d_features += (by_cos / self.length)[:, None] * w + (along_x - by_cos * self.cos / self.length)[:, None] * x
-        if self.rule.tangent:
-            rows = (by_cos / self.own_length)[:, None] * x + (along_w - by_cos * self.cos / self.own_length)[
-                :, None
-            ] * w
-        else:
-            rows = top[:, None] * self.features
-        d_weight.index_add_(0, self.own, rows)
+        if d_features is not None:
+            turn = by_cos / self.length
+            d_features += turn[:, None] * w + (along_x - turn * self.cos)[:, None] * x
+        if d_weight is not None:
+            turn = by_cos / self.own_length
+            rows = turn[:, None] * x + (along_w - turn * self.cos)[:, None] * w
+            d_weight.index_add_(0, self.own, rows if self.rule.tangent else pull[:, None] * self.features)
         if d_bias is not None:
-            d_bias.index_add_(0, self.own, top)
+            d_bias.index_add_(0, self.own, pull)
+
+
+def cross_entropy(whole: Partial) -> Tensor:
+    """The loss of each sample (B,) from the partial over all classes: log(1 + exp(others - target))."""
+    return -F.logsigmoid(whole.target - whole.log_others())  # torch's softplus is cut off at 20
 
 
 class MarginCrossEntropy(torch.autograd.Function):
@@ -150,24 +198,25 @@ class MarginCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, rule: Rule) -> Tensor:
-        """Keep the shard and the denominator for the way back."""
-        shard = Shard(features, weight, bias, labels, rule)
-        partial = shard.partial()
+        """Keep the shard and the merged partial for the way back."""
+        shard = Shard(features, weight, bias, labels, rule, Wanted(*ctx.needs_input_grad[:3]))
+        whole = shard.partial()
         ctx.save_for_backward(features, weight)  # so that torch notices if they change before the backward pass
-        log_total = partial.log_total()
-        ctx.shard, ctx.log_total = shard, log_total
-        return (log_total - partial.target).mean()
+        ctx.shard, ctx.whole = shard, whole
+        return cross_entropy(whole).mean()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         """The second pass over the classes."""
         _ = ctx.saved_tensors
-        batch = len(ctx.log_total)
+        batch = len(ctx.whole.target)
         with torch.autocast(grad_output.device.type, enabled=False):
-            return *ctx.shard.gradients(ctx.log_total, (grad_output / batch).expand(batch)), None, None
+            return *ctx.shard.gradients(ctx.whole, (grad_output / batch).expand(batch)), None, None
 
 
 def margin_cross_entropy(features: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, rule: Rule) -> Tensor:
     """Mean cross-entropy of features (B, D) over the classes of weight (K, D), under a rule."""
+    if not torch.is_grad_enabled():
+        return cross_entropy(Shard(features, weight, bias, labels, rule, Wanted(False, False, False)).partial()).mean()
     return MarginCrossEntropy.apply(features, weight, bias, labels, rule)  # type: ignore[no-any-return, no-untyped-call]

@@ -20,6 +20,6 @@ def create_model(
         raise ValueError(f"unknown model {name!r}; choose one of {', '.join(STAGES)}")
     if norm not in (None, "batch"):
         raise ValueError(f"norm is {norm!r}; choose None, as in the paper, or 'batch'")
-    if features < 1 or not width > 0:
-        raise ValueError(f"features is {features} and width is {width}; wanted at least 1 and above 0")
+    if features < 1 or not 0 < width <= 64:
+        raise ValueError(f"features is {features} and width is {width}; wanted at least 1, and above 0 up to 64")
     return SphereFaceNet(Architecture(name=name, features=features, width=width, last_relu=last_relu, norm=norm))

@@ -7,13 +7,14 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from sphereface.contract import Card, read_card
 from sphereface.errors import ModelFileError
 from sphereface.models.spherefacenet import STAGES, SphereFaceNet
 
 
-def save_model(net: SphereFaceNet, path: str | Path, card: Card | None = None) -> None:
+def save_model(net: nn.Module, path: str | Path, card: Card | None = None) -> None:
     """Write a network and its card to one `.safetensors` file; the architecture in the card is taken from the network.
 
     The file appears whole or not at all: it is written beside its place, flushed to the disk, and moved there.
@@ -21,6 +22,7 @@ def save_model(net: SphereFaceNet, path: str | Path, card: Card | None = None) -
     path = Path(path)
     if path.suffix != ".safetensors":
         raise ValueError(f"{path}: a model file ends in .safetensors")
+    net = unwrapped(net)
     card = (card or Card()).model_copy(update={"architecture": net.architecture})
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     os.close(handle)
@@ -48,6 +50,9 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Spher
         raise ModelFileError(f"{path}: not a whole .safetensors file ({error}); copy or download it again") from error
     with torch.device("meta"):  # no memory and no random numbers for weights that are about to be replaced
         net = SphereFaceNet(card.architecture)
+    types = {tensor.dtype for name, tensor in tensors.items() if not name.endswith("num_batches_tracked")}
+    if len(types) != 1 or not types.pop().is_floating_point:
+        raise ModelFileError(f"{path}: its weights are not of one floating-point type; save them with save_model")
     wanted = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
     found_shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     for name in wanted.keys() | found_shapes.keys():
@@ -58,6 +63,16 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Spher
             )
     net.load_state_dict(tensors, assign=True)
     return net.eval()
+
+
+def unwrapped(net: nn.Module) -> SphereFaceNet:
+    """The network inside what torch.compile and DistributedDataParallel put around it."""
+    while not isinstance(net, SphereFaceNet):
+        inner = getattr(net, "_orig_mod", None) or getattr(net, "module", None)
+        if not isinstance(inner, nn.Module):
+            raise ValueError(f"a {type(net).__name__} is no network of ours; wanted what create_model builds")
+        net = inner
+    return net
 
 
 def _flush(path: Path) -> None:

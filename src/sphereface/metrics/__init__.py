@@ -1,0 +1,27 @@
+"""Measures of recognition: pure NumPy, truth first, then scores, then options, as in scikit-learn.
+
+A score is a cosine: higher is more alike. `same` says of each pair whether it is one person.
+"""
+
+from sphereface.metrics.bootstrap import Paired, PeopleBootstrap, paired_difference
+from sphereface.metrics.curves import Roc, auc, best_threshold, roc, tar_at_far, threshold_at_far
+from sphereface.metrics.fisher import angular_fisher_score
+from sphereface.metrics.identification import cmc, mate_ranks
+from sphereface.metrics.intervals import Interval, wilson
+
+__all__ = [
+    "Interval",
+    "Paired",
+    "PeopleBootstrap",
+    "Roc",
+    "angular_fisher_score",
+    "auc",
+    "best_threshold",
+    "cmc",
+    "mate_ranks",
+    "paired_difference",
+    "roc",
+    "tar_at_far",
+    "threshold_at_far",
+    "wilson",
+]

@@ -1,0 +1,85 @@
+"""The receiver operating characteristic and what is read off it."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+class Roc(NamedTuple):
+    """At each threshold, from strict to lax: the shares of different and of same pairs with score >= threshold."""
+
+    far: Floats
+    tar: Floats
+    thresholds: Floats  # the first is inf: nobody is accepted
+
+
+def roc(same: ArrayLike, scores: ArrayLike, *, weights: ArrayLike | None = None) -> Roc:
+    """False and true accept rates at every distinct score, and at infinity; tied scores are accepted together."""
+    truth, score, weight = _checked(same, scores, weights)
+    order = np.argsort(-score, kind="stable")
+    score, truth, weight = score[order], truth[order], weight[order]
+    last_of_tie = np.flatnonzero(np.append(np.diff(score) != 0, True))
+    true_accepts = np.cumsum(np.where(truth, weight, 0.0))[last_of_tie]
+    false_accepts = np.cumsum(np.where(truth, 0.0, weight))[last_of_tie]
+    return Roc(
+        np.append(0.0, false_accepts / false_accepts[-1]),
+        np.append(0.0, true_accepts / true_accepts[-1]),
+        np.append(np.inf, score[last_of_tie]),
+    )
+
+
+def auc(same: ArrayLike, scores: ArrayLike, *, weights: ArrayLike | None = None) -> float:
+    """The chance that a same pair scores above a different one, ties counting half."""
+    curve = roc(same, scores, weights=weights)
+    return float(np.trapezoid(curve.tar, curve.far))
+
+
+def threshold_at_far(same: ArrayLike, scores: ArrayLike, *, far: float, weights: ArrayLike | None = None) -> float:
+    """The lowest threshold, among the scores and infinity, at which at most `far` of the different pairs pass."""
+    curve = roc(same, scores, weights=weights)
+    return float(curve.thresholds[_last_within(curve.far, far)])
+
+
+def tar_at_far(same: ArrayLike, scores: ArrayLike, *, far: float, weights: ArrayLike | None = None) -> float:
+    """The share of same pairs accepted when at most `far` of the different pairs are; nothing is interpolated."""
+    curve = roc(same, scores, weights=weights)
+    return float(curve.tar[_last_within(curve.far, far)])
+
+
+def best_threshold(same: ArrayLike, scores: ArrayLike, *, steps: int = 10_000) -> float:
+    """The threshold of best accuracy on an even grid of 2 steps + 1 points over -1..1; the mean of all best ones.
+
+    A pair is right if it is the same and strictly above, or different and strictly below: the authors' rule.
+    """
+    truth, score, _ = _checked(same, scores, None)
+    grid = np.arange(-steps, steps + 1) / steps
+    positives, negatives = np.sort(score[truth]), np.sort(score[~truth])
+    right = (
+        len(positives) - np.searchsorted(positives, grid, side="right") + np.searchsorted(negatives, grid, side="left")
+    )
+    return float(grid[right == right.max()].mean())
+
+
+def _last_within(far: Floats, limit: float) -> int:
+    if not 0 <= limit <= 1:
+        raise ValueError(f"far is {limit}; wanted a share between 0 and 1")
+    return int(np.searchsorted(far, limit * (1 + 1e-12), side="right")) - 1  # 0.3 means 0.3, whatever its last bit
+
+
+def _checked(same: ArrayLike, scores: ArrayLike, weights: ArrayLike | None) -> tuple[Bools, Floats, Floats]:
+    truth, score = np.asarray(same), np.asarray(scores, dtype=np.float64)
+    weight = np.ones_like(score) if weights is None else np.asarray(weights, dtype=np.float64)
+    if truth.ndim != 1 or truth.shape != score.shape or weight.shape != score.shape:
+        raise ValueError(
+            f"same, scores and weights have shapes {truth.shape}, {score.shape}, {weight.shape}; wanted one (N,)"
+        )
+    if not np.isfinite(score).all():
+        raise ValueError("a score is not finite; wanted cosines")
+    truth = truth.astype(bool)
+    if truth.all() or not truth.any():
+        raise ValueError(f"{truth.sum()} of {len(truth)} pairs are the same person; wanted some of either kind")
+    return truth, score, weight

@@ -1,0 +1,34 @@
+"""The angular Fisher score of the paper's appendix."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+def angular_fisher_score(features: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None) -> float:
+    """S_w / S_b: scatter of features around class means over that of class means, in cosines; lower is better.
+
+    S_w = sum_i sum_j (1 - cos<x_j, m_i>), S_b = sum_i n_i (1 - cos<m_i, m>). Means are of raw features, (N, D).
+    `weights` (one for each feature) count a feature more than once, as a bootstrap does.
+    """
+    x, label = np.asarray(features, dtype=np.float64), np.asarray(labels)
+    weight = np.ones(len(x)) if weights is None else np.asarray(weights, dtype=np.float64)
+    if x.ndim != 2 or label.shape != x.shape[:1] or weight.shape != label.shape:
+        raise ValueError(
+            f"features, labels and weights have shapes {x.shape}, {label.shape}, {weight.shape}; wanted (N, D) and (N,)"
+        )
+    _, place = np.unique(label, return_inverse=True)
+    count = np.bincount(place, weights=weight)
+    if (count > 0).sum() < 2:
+        raise ValueError("all features are of one person; a scatter between people needs at least 2")
+    sums = np.zeros((len(count), x.shape[1]))
+    np.add.at(sums, place, weight[:, None] * x)
+    means = sums / np.maximum(count, 1e-300)[:, None]
+    whole = (weight[:, None] * x).sum(0) / weight.sum()
+    within = (weight * (1 - _cosines(x, means[place]))).sum()
+    between = (count * (1 - _cosines(means, whole[None, :]))).sum()
+    return float(within / between)
+
+
+def _cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    return np.asarray((a * b).sum(1) / np.maximum(lengths, 1e-300))
