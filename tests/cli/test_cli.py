@@ -16,7 +16,15 @@ def test_the_version_is_the_package_version():
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--help",), ("demo", "--help"), ("bench", "--help"), ("bench", "head", "--help")]
+    "arguments",
+    [
+        ("--help",),
+        ("demo", "--help"),
+        ("bench", "--help"),
+        ("bench", "head", "--help"),
+        ("data", "synth", "--help"),
+        ("reproduce", "synthetic", "--help"),
+    ],
 )
 def test_help_is_there_for_every_verb(arguments):
     ran = run(*arguments)
@@ -61,8 +69,19 @@ def test_without_torch_a_verb_names_the_extra():
     assert "sphereface[train]" in ran.stderr
 
 
-def test_the_demo_prints_one_json_object_and_margins_turn_classes_apart():
-    ran = run("demo", "--json")
-    rows = {row["loss"]: row for row in json.loads(ran.stdout)["rows"]}
-    assert rows["A-Softmax m = 4"]["between"] > rows["modified softmax"]["between"]
-    assert all(0 < row["within"] < row["between"] < 180 for row in rows.values())
+def test_synthetic_data_does_not_depend_on_the_number_of_workers(tmp_path):
+    folders = []
+    for workers in ("1", "2"):
+        folder = tmp_path / workers
+        ran = run("data", "synth", str(folder), "--people", "3", "--photos", "2", "--workers", workers, "--json")
+        assert json.loads(ran.stdout)["people"] == 3, ran.stderr
+        folders.append({path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*.png"))})
+    assert folders[0] == folders[1]
+    assert len(folders[0]) == 6
+
+
+def test_groups_are_asked_for_by_name(tmp_path):
+    assert run("data", "synth", str(tmp_path / "a"), "--people", "1", "--photos", "1", "--skin", "dark").returncode == 0
+    ran = run("data", "synth", str(tmp_path / "b"), "--skin", "blue")
+    assert ran.returncode == 2
+    assert "light" in ran.stderr

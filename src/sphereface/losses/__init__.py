@@ -42,7 +42,7 @@ def l_softmax(
     classes: int,
     *,
     m: int = 4,
-    annealing: Annealing | None = Annealing(),  # noqa: B008 - frozen
+    annealing: Annealing | None = Annealing(),
     **mode: Unpack[Mode],
 ) -> ASoftmax:
     """|w||x| psi(theta): A-Softmax with weights that keep their length."""
@@ -54,7 +54,7 @@ def a_softmax(
     classes: int,
     *,
     m: int = 4,
-    annealing: Annealing | None = Annealing(),  # noqa: B008 - frozen
+    annealing: Annealing | None = Annealing(),
     gradient: Gradient = "exact",
     **mode: Unpack[Mode],
 ) -> ASoftmax:

@@ -161,7 +161,7 @@ class ASoftmax(MarginSoftmax):
         classes: int,
         *,
         m: int = 4,
-        annealing: Annealing | None = Annealing(),  # noqa: B008 - frozen
+        annealing: Annealing | None = Annealing(),
         gradient: Gradient = "exact",
         normalize: bool = True,
         **mode: Unpack[Mode],
@@ -216,7 +216,7 @@ class SphereFacePlus(ASoftmax):
         classes: int,
         *,
         m: int = 4,
-        annealing: Annealing | None = Annealing(),  # noqa: B008 - frozen
+        annealing: Annealing | None = Annealing(),
         weight: float = 1.0,
         power: float = 2.0,
         chunk: int | None = None,

@@ -72,6 +72,9 @@ class Wanted(NamedTuple):
     bias: bool = True
 
 
+EVERYTHING = Wanted()
+
+
 class Gradients(NamedTuple):
     """Of the features (B, D), the weights (K, D) and the bias (K,); None where nobody waits."""
 
@@ -94,7 +97,7 @@ class Shard:
         bias: Tensor | None,
         labels: Tensor,
         rule: Rule,
-        wanted: Wanted = Wanted(),  # noqa: B008 - immutable
+        wanted: Wanted = EVERYTHING,
     ) -> None:
         self.features, self.weight, self.bias, self.labels, self.rule = features, weight, bias, labels, rule
         self.wanted = wanted

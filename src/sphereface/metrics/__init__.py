@@ -8,8 +8,10 @@ from sphereface.metrics.curves import Roc, auc, best_threshold, roc, tar_at_far,
 from sphereface.metrics.fisher import angular_fisher_score
 from sphereface.metrics.identification import cmc, mate_ranks
 from sphereface.metrics.intervals import Interval, wilson
+from sphereface.metrics.sorted_pairs import AllPairs
 
 __all__ = [
+    "AllPairs",
     "Interval",
     "Paired",
     "PeopleBootstrap",

@@ -1,0 +1,62 @@
+"""sphereface reproduce: run an experiment again, whole."""
+
+import json
+import os
+from pathlib import Path
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, help="Run an experiment again, whole.")
+
+
+@app.callback()
+def reproduce() -> None:
+    """Run an experiment again, whole."""
+
+
+@app.command()
+def synthetic(
+    out: Path = typer.Option(Path("results"), help="Folder for demo.md and demo.json."),
+    quick: bool = typer.Option(False, help="A tiny version, to see that it runs."),
+    workers: int = typer.Option(os.cpu_count() or 1, min=1, help="Processes that draw faces."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+) -> None:
+    """A-Softmax against softmax on synthetic faces: rate search, three seeds, paired intervals; half an hour.
+
+    Example: sphereface reproduce synthetic --out results
+    """
+    from sphereface.experiments.openset import FULL, Scale
+    from sphereface.experiments.study import as_markdown, run_study
+
+    tiny = Scale(
+        people=8, photos=6, test_people=40, test_photos=4, held_out_people=10, distractors=20, pairs=200, steps=3
+    )
+    study = run_study(
+        tiny if quick else FULL,
+        workers=workers,
+        rounds=20 if quick else 500,
+        say=lambda line: typer.echo(line, err=True),
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "demo.md").write_text(as_markdown(study))
+    (out / "demo.json").write_text(json.dumps(study.as_json(), indent=2) + "\n")
+    typer.echo(json.dumps(study.as_json()) if as_json else as_markdown(study))
+
+
+@app.command()
+def difficulty(
+    workers: int = typer.Option(os.cpu_count() or 1, min=1, help="Processes that draw faces."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+) -> None:
+    """How hard the synthetic faces are for softmax alone.
+
+    Example: sphereface reproduce difficulty
+    """
+    from sphereface.experiments.difficulty import run_difficulty
+    from sphereface.experiments.openset import FULL
+
+    found = run_difficulty(FULL, workers=workers, say=lambda line: typer.echo(line, err=True))
+    if as_json:
+        typer.echo(json.dumps(found._asdict()))
+    else:
+        typer.echo(f"training accuracy {found.training_accuracy:.1%}, verification {found.verification_accuracy:.1%}")

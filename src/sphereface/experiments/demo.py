@@ -1,0 +1,231 @@
+"""The first run: five losses on synthetic faces, seen on a sphere and tested on people who were never seen."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sphereface.data.synthetic import VERSION, SyntheticPeople
+from sphereface.experiments.openset import (
+    CONTENDERS,
+    DISTRACTORS,
+    FAR,
+    FOLDS,
+    NET,
+    TEST,
+    TRAIN,
+    Faces,
+    Measured,
+    Scale,
+    draw,
+    make_pairs,
+    measure,
+    train,
+)
+from sphereface.metrics import roc
+from sphereface.reports import figures
+from sphereface.reports.html import Report
+from sphereface.training.loop import Step, extract
+
+SPHERE_PEOPLE, SPHERE_PHOTOS = 6, 100
+
+Task = Callable[[int], None]
+Begin = Callable[[str, int], Task]  # (what, of how much) -> somebody who hears how far it is
+
+
+class Row(NamedTuple):
+    """One line of the table."""
+
+    loss: str
+    accuracy: float
+    tar: float
+    fisher: float
+    rank_1: float
+    lr: float
+
+
+@dataclass
+class Findings:
+    """What is known so far; a report can be made of it at any time."""
+
+    seed: int
+    scale: Scale
+    spheres: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+    sphere_people: NDArray[np.int64] | None = None
+    losses: dict[str, list[float]] = field(default_factory=dict)
+    measured: dict[str, Measured] = field(default_factory=dict)
+    seconds: float = 0.0
+    finished: bool = False
+
+    def rows(self) -> list[Row]:
+        """The table, in the order of the contenders."""
+        rates = {contender.name: contender.lr for contender in CONTENDERS}
+        return [
+            Row(name, found.accuracy(), found.tar(), found.fisher(), found.rank_1(), rates[name])
+            for name, found in self.measured.items()
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "seed": self.seed,
+            "synthetic_version": VERSION,
+            "finished": self.finished,
+            "seconds": round(self.seconds, 1),
+            "far": FAR,
+            "rows": [row._asdict() for row in self.rows()],
+        }
+
+
+def run_demo(scale: Scale, folder: Path, *, seed: int, workers: int, begin: Begin) -> Findings:
+    """Train and test all contenders; the report in `folder` grows as they come in, and is whole at every moment.
+
+    An interrupt ends the run early with what is known by then; `finished` says whether it is all.
+    """
+    found = Findings(seed=seed, scale=scale)
+    start = time.perf_counter()
+    try:
+        _spheres(found, folder, workers, begin)
+        everybody = scale.people * scale.photos + scale.test_people * scale.test_photos + scale.distractors
+        task, drawn = begin("drawing faces", everybody), 0
+
+        def album(first: int, people: int, photos: int) -> Faces:
+            nonlocal drawn
+            faces = draw(first, people, photos, workers=workers, progress=lambda count: task(drawn + count))
+            drawn += people * photos
+            return faces
+
+        faces = album(TRAIN, scale.people, scale.photos)
+        test = album(TEST, scale.test_people, scale.test_photos)
+        distractors = album(DISTRACTORS, scale.distractors, 1)
+        pairs = make_pairs(scale.test_people, scale.test_photos, pairs=scale.pairs)
+        for contender in CONTENDERS:
+            hear, losses = begin(f"training {contender.name}", scale.steps), list[float]()
+            net, _ = train(contender, faces, scale, seed=seed, on_step=_listen(hear, losses))
+            found.losses[contender.name] = losses
+            found.measured[contender.name] = measure(net, test, pairs, distractors)
+            found.seconds = time.perf_counter() - start
+            report(found).write(folder / "report.html")
+        found.finished = True
+    except KeyboardInterrupt:
+        found.finished = False
+    found.seconds = time.perf_counter() - start
+    report(found).write(folder / "report.html")
+    return found
+
+
+def _listen(hear: Task, losses: list[float]) -> Callable[[Step], None]:
+    def on_step(step: Step) -> None:
+        losses.append(step.loss)
+        hear(step.step)
+
+    return on_step
+
+
+def _spheres(found: Findings, folder: Path, workers: int, begin: Begin) -> None:
+    """Features of three numbers, for six people: something to look at within the first minute."""
+    small = replace(found.scale, people=SPHERE_PEOPLE, photos=SPHERE_PHOTOS, steps=found.scale.sphere_steps)
+    faces = draw(
+        TRAIN,
+        SPHERE_PEOPLE,
+        SPHERE_PHOTOS,
+        workers=workers,
+        progress=begin("drawing six people", SPHERE_PEOPLE * SPHERE_PHOTOS),
+    )
+    found.sphere_people = faces.people
+    for contender in CONTENDERS:
+        hear = begin(f"3-D features: {contender.name}", small.steps)
+        net, _ = train(contender, faces, small, seed=found.seed, features=3, lr=0.05, on_step=_listen(hear, []))
+        found.spheres[contender.name] = extract(net, faces.images, mirror=False)
+        report(found).write(folder / "report.html")
+
+
+def report(found: Findings) -> Report:
+    """The page, as far as things are known."""
+    scale = found.scale
+    page = Report(
+        "A-Softmax on people it has never seen",
+        f"sphereface demo, seed {found.seed}, synthetic faces version {VERSION}, {found.seconds:.0f} s",
+    )
+    if not found.finished:
+        page.text("This run is not finished, or was interrupted: what follows is what was known by then.", note=True)
+    if found.measured:
+        page.heading("Recognising strangers")
+        page.text(
+            f"The same small network was trained {len(CONTENDERS)} times on {scale.people} people, {scale.photos} "
+            f"photos each, for {scale.steps} steps, with the same faces in the same order, and tested on "
+            f"{scale.test_people} other people: {scale.pairs:,} pairs in {FOLDS} folds that share no person."
+        )
+        _table(page, found.rows())
+        page.text(
+            f"Accuracy: ten folds, mean and threshold from the other nine. TAR: same pairs accepted when {FAR:.0%} of "
+            "the different ones are, over all pairs. Angular Fisher score: scatter within over scatter between people, "
+            f"lower is better. Rank 1: found by another photo among {scale.distractors:,} distractors. One seed: "
+            "results/demo.md has three, and says how sure the differences are."
+        )
+    if found.spheres and found.sphere_people is not None:
+        page.heading("Why: the angles between people grow")
+        page.figure(
+            figures.spheres(found.spheres, found.sphere_people),
+            "Features of only three numbers, so that they can be seen: six people, each dot a photo, on the sphere.",
+            wide=True,
+        )
+    if found.measured:
+        page.figure(
+            _angles(found.measured),
+            "Angles between two photos of unseen people. The less the two hills overlap, the better.",
+            wide=True,
+        )
+        curves = {name: _curve(measured) for name, measured in found.measured.items()}
+        page.heading("How many are let in, how many wrongly")
+        page.figure(figures.roc_curves(curves), "Unseen people, the pairs of the ten folds.")
+        page.heading("Training")
+        page.figure(
+            figures.training_curves(found.losses),
+            "A margin makes the task harder, so its loss stays higher; it is not the loss that we test.",
+        )
+    page.heading("The faces")
+    population = SyntheticPeople()
+    sample = np.stack([population.face(TEST + person, photo) for person in range(4) for photo in range(8)])
+    page.figure(figures.contact_sheet(sample, 8), "Four people of the test set, drawn by our own code; nobody exists.")
+    page.heading("How to repeat this")
+    page.code(
+        f"sphereface demo --seed {found.seed}\n"
+        f"network: sphereface4, width {NET['width']}, batch norm, 128 features; torch {torch.__version__}"
+    )
+    return page
+
+
+def _table(page: Report, rows: list[Row]) -> None:
+    columns = [np.array([row[column] for row in rows]) for column in range(1, 5)]
+    winners = [int(np.argmin(values) if place == 2 else np.argmax(values)) for place, values in enumerate(columns)]
+    page.table(
+        ["loss", "accuracy", f"TAR at FAR {FAR:g}", "angular Fisher score", "rank 1", "learning rate"],
+        [
+            [row.loss, f"{row.accuracy:.2%}", f"{row.tar:.2%}", f"{row.fisher:.3f}", f"{row.rank_1:.1%}", f"{row.lr:g}"]
+            for row in rows
+        ],
+        best=[(winner, column + 1) for column, winner in enumerate(winners)],
+    )
+
+
+def _scores(measured: Measured) -> NDArray[np.float64]:
+    unit = measured.features / np.linalg.norm(measured.features, axis=1, keepdims=True)
+    return np.asarray((unit[measured.pairs.left] * unit[measured.pairs.right]).sum(1), dtype=np.float64)
+
+
+def _curve(measured: Measured) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    curve = roc(measured.pairs.same, _scores(measured))
+    return curve.far, curve.tar
+
+
+def _angles(measured: dict[str, Measured]) -> figures.Picture:
+    angles = {name: np.arccos(np.clip(_scores(found), -1, 1)) for name, found in measured.items()}
+    same = {name: angles[name][found.pairs.same] for name, found in measured.items()}
+    different = {name: angles[name][~found.pairs.same] for name, found in measured.items()}
+    return figures.angle_histograms(same, different)

@@ -1,0 +1,209 @@
+"""The open-set experiment on synthetic faces: train on some people, test on others, the same budget for every loss."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sphereface.data.synthetic import Progress, SyntheticPeople, silent
+from sphereface.evaluation import Verification, verify_folds
+from sphereface.losses import Annealing, FaceLoss, create_loss
+from sphereface.metrics import AllPairs, angular_fisher_score, mate_ranks
+from sphereface.metrics.bootstrap import pair_weights
+from sphereface.models import create_model
+from sphereface.models.spherefacenet import SphereFaceNet
+from sphereface.training.loop import Budget, Step, extract, fit, to_tensor
+
+FAR = 1e-2
+FOLDS = 10
+PAIRS = 6_000
+RATES = (0.025, 0.05, 0.1)  # the same three for every loss
+# Batch norm: without it features of so small a network grow too slowly in a short run, and A-Softmax, whose easiest way
+# out of a margin is a short feature, stays near log K (docs/synthetic.md).
+NET: dict[str, Any] = {"width": 0.125, "norm": "batch"}
+
+# Where the populations begin; they never meet.
+TRAIN, HELD_OUT, TEST, DISTRACTORS = 0, 5_000, 10_000, 20_000
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of everything."""
+
+    people: int = 200
+    photos: int = 40
+    test_people: int = 240
+    test_photos: int = 8
+    held_out_people: int = 60
+    distractors: int = 1_000
+    pairs: int = PAIRS
+    steps: int = 1_200
+    sphere_steps: int = 150
+
+
+FULL = Scale()
+QUICK = Scale(
+    people=80, photos=30, test_people=200, test_photos=7, held_out_people=0, distractors=300, steps=200, sphere_steps=60
+)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A loss in the comparison, with the rate that served it best on held-out people (results/demo.md)."""
+
+    loss: str
+    m: int | None = None
+    lr: float = 0.05
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return {"softmax": "softmax", "modified_softmax": "modified softmax"}.get(self.loss, f"A-Softmax m = {self.m}")
+
+    def build(self, features: int, classes: int, steps: int) -> FaceLoss:
+        """The loss itself; annealing is fitted to the run: lambda falls to 5 at 44 % of its steps."""
+        if self.m is None:
+            return create_loss(self.loss, features, classes)
+        return create_loss(self.loss, features, classes, m=self.m, annealing=Annealing(gamma=450 / steps, minimum=5))
+
+
+CONTENDERS = (
+    Contender("softmax"),
+    Contender("modified_softmax"),
+    Contender("a_softmax", m=2),
+    Contender("a_softmax", m=3),
+    Contender("a_softmax", m=4),
+)
+
+
+class Faces(NamedTuple):
+    """Faces (N, 3, 112, 96) uint8 and whose they are (N,)."""
+
+    images: Tensor
+    people: NDArray[np.int64]
+
+
+def draw(
+    start: int, people: int, photos: int, *, seed: int = 0, workers: int = 2, progress: Progress = silent
+) -> Faces:
+    """Some people of the synthetic population."""
+    images, labels = SyntheticPeople(seed=seed).faces(
+        range(start, start + people), photos, workers=workers, progress=progress
+    )
+    return Faces(to_tensor(images), labels)
+
+
+class Pairs(NamedTuple):
+    """Verification pairs: places of two faces, whether they are one person, and the fold."""
+
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+    same: NDArray[np.bool_]
+    fold: NDArray[np.int64]
+
+
+def make_pairs(people: int, photos: int, *, pairs: int = PAIRS, folds: int = FOLDS, seed: int = 0) -> Pairs:
+    """As many same as different pairs, no pair twice, no person in two folds; faces are laid out person by person."""
+    rng = np.random.default_rng(seed)
+    groups = np.array_split(rng.permutation(people), folds)
+    chosen: dict[tuple[int, int], tuple[bool, int]] = {}
+    for fold, group in enumerate(groups):
+        for same in (True, False):
+            wanted = pairs // folds // 2
+            available = (
+                len(group) * photos * (photos - 1) // 2 if same else photos**2 * len(group) * (len(group) - 1) // 2
+            )
+            if wanted > available:
+                raise ValueError(
+                    f"{wanted} pairs from {len(group)} people with {photos} photos; there are only {available}"
+                )
+            found = 0
+            while found < wanted:
+                if same:
+                    person = int(rng.choice(group))
+                    a, b = (person * photos + int(photo) for photo in rng.choice(photos, 2, replace=False))
+                else:
+                    one, two = rng.choice(group, 2, replace=False)
+                    a, b = int(one) * photos + int(rng.integers(photos)), int(two) * photos + int(rng.integers(photos))
+                pair = (min(a, b), max(a, b))
+                if pair not in chosen:
+                    chosen[pair] = (same, fold)
+                    found += 1
+    places = np.array(list(chosen))
+    truth = np.array([same for same, _ in chosen.values()])
+    return Pairs(places[:, 0], places[:, 1], truth, np.array([fold for _, fold in chosen.values()]))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What features (N, 2 D) of unseen people are worth; every statistic can be asked again for a draw of people."""
+
+    features: NDArray[np.float32]
+    people: NDArray[np.int64]
+    pairs: Pairs
+    distractors: NDArray[np.float32]
+
+    @cached_property
+    def verification(self) -> Verification:
+        """Ten folds under the authors' rule."""
+        left, right = self.features[self.pairs.left], self.features[self.pairs.right]
+        return verify_folds(left, right, self.pairs.same, self.pairs.fold)
+
+    @cached_property
+    def all_pairs(self) -> AllPairs:
+        """Every pair of test faces, sorted."""
+        return AllPairs(self.features, self.people)
+
+    def accuracy(self, drawn: NDArray[np.float64] | None = None) -> float:
+        """Share of pairs that were decided rightly; thresholds come from the other folds."""
+        if drawn is None:
+            return self.verification.accuracy
+        weights = pair_weights(drawn, self.people[self.pairs.left], self.people[self.pairs.right])
+        return float(np.average(self.verification.correct, weights=weights))
+
+    def tar(self, drawn: NDArray[np.float64] | None = None) -> float:
+        """True accept rate at a false accept rate of 1e-2, over all pairs."""
+        return self.all_pairs.tar_at_far(FAR, drawn)
+
+    def fisher(self, drawn: NDArray[np.float64] | None = None) -> float:
+        """The angular Fisher score; lower is better."""
+        return angular_fisher_score(self.features, self.people, weights=None if drawn is None else drawn[self.people])
+
+    def rank_1(self) -> float:
+        """How often the second photo of a person is found by the first, among distractors."""
+        if not len(self.distractors):
+            return float("nan")
+        unit, others = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (self.features, self.distractors))
+        first = np.searchsorted(self.people, np.unique(self.people))
+        mates = (unit[first] * unit[first + 1]).sum(1)
+        return float((mate_ranks(mates, unit[first] @ others.T) == 1).mean())
+
+
+def train(
+    contender: Contender,
+    faces: Faces,
+    scale: Scale,
+    *,
+    seed: int,
+    features: int = 128,
+    lr: float | None = None,
+    on_step: Callable[[Step], None] = lambda _: None,
+) -> tuple[SphereFaceNet, FaceLoss]:
+    """Train one contender within the budget; net, faces, batches and steps are the same for all."""
+    torch.manual_seed(seed)
+    net = create_model("sphereface4", features=features, **NET)
+    loss = contender.build(features, int(faces.people.max()) + 1, scale.steps)
+    budget = Budget(steps=scale.steps, lr=lr or contender.lr)
+    fit(net, loss, faces.images, torch.from_numpy(faces.people), budget, seed=seed, on_step=on_step)
+    return net, loss
+
+
+def measure(net: SphereFaceNet, test: Faces, pairs: Pairs, distractors: Faces | None) -> Measured:
+    """Features of the test faces and of the distractors, ready to be measured."""
+    far_away = extract(net, distractors.images) if distractors else np.zeros((0, 1), dtype=np.float32)
+    return Measured(extract(net, test.images), test.people, pairs, far_away)

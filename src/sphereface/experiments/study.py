@@ -1,0 +1,182 @@
+"""The comparison behind the demo, done properly: a rate search on held-out people, three seeds, paired intervals."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sphereface.data.synthetic import VERSION
+from sphereface.experiments.openset import (
+    CONTENDERS,
+    DISTRACTORS,
+    FAR,
+    FOLDS,
+    HELD_OUT,
+    NET,
+    RATES,
+    TEST,
+    TRAIN,
+    Measured,
+    Scale,
+    draw,
+    make_pairs,
+    measure,
+    train,
+)
+from sphereface.metrics import AllPairs, Paired, PeopleBootstrap, paired_difference
+from sphereface.training.loop import extract
+
+SEEDS = (0, 1, 2)
+STATISTICS = ("accuracy", "tar", "fisher")
+
+
+class Study(NamedTuple):
+    """Everything that results/demo.md tells."""
+
+    scale: Scale
+    seeds: Sequence[int]
+    search: dict[str, dict[float, float]]  # contender -> rate -> TAR on held-out people
+    chosen: dict[str, float]
+    runs: dict[str, list[dict[str, float]]]  # contender -> one row a seed
+    against_softmax: dict[str, dict[str, Paired]]  # contender -> statistic -> difference
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines, and for results/demo.json."""
+        differences = {
+            name: {
+                statistic: {**paired._asdict(), "interval": list(paired.interval)} for statistic, paired in by.items()
+            }
+            for name, by in self.against_softmax.items()
+        }
+        return {
+            "command": "sphereface reproduce synthetic --json",
+            "synthetic_version": VERSION,
+            "scale": self.scale.__dict__,
+            "net": {"name": "sphereface4", "features": 128, **NET},
+            "pairs": self.scale.pairs,
+            "folds": FOLDS,
+            "far": FAR,
+            "seeds": list(self.seeds),
+            "search": {name: {f"{rate:g}": tar for rate, tar in by.items()} for name, by in self.search.items()},
+            "chosen": self.chosen,
+            "runs": self.runs,
+            "against_softmax": differences,
+        }
+
+
+def run_study(
+    scale: Scale, *, seeds: Sequence[int] = SEEDS, workers: int, rounds: int = 500, say: Callable[[str], None]
+) -> Study:
+    """Search each contender's rate on held-out people, train it with every seed, and compare it with softmax."""
+    say("drawing faces")
+    faces = draw(TRAIN, scale.people, scale.photos, workers=workers)
+    held_out = draw(HELD_OUT, scale.held_out_people, scale.test_photos, workers=workers)
+    test = draw(TEST, scale.test_people, scale.test_photos, workers=workers)
+    distractors = draw(DISTRACTORS, scale.distractors, 1, workers=workers)
+    pairs = make_pairs(scale.test_people, scale.test_photos, pairs=scale.pairs)
+    search: dict[str, dict[float, float]] = {}
+    chosen: dict[str, float] = {}
+    measured: dict[str, list[Measured]] = {}
+    for contender in CONTENDERS:
+        found, first = {}, {}
+        for rate in RATES:
+            net, _ = train(contender, faces, scale, seed=seeds[0], lr=rate)
+            found[rate] = AllPairs(extract(net, held_out.images), held_out.people).tar_at_far(FAR)
+            first[rate] = measure(
+                net, test, pairs, distractors
+            )  # the same run serves as the first seed, if it is taken
+            say(f"{contender.name}, rate {rate:g}: TAR {found[rate]:.4f} on held-out people")
+        rate = max(found, key=found.__getitem__)
+        search[contender.name], chosen[contender.name] = found, rate
+        measured[contender.name] = [first[rate]]
+        for seed in seeds[1:]:
+            net, _ = train(contender, faces, scale, seed=seed, lr=rate)
+            measured[contender.name].append(measure(net, test, pairs, distractors))
+        say(f"{contender.name}: accuracies {[round(each.accuracy(), 4) for each in measured[contender.name]]}")
+    say("bootstrap over people")
+    bootstrap = PeopleBootstrap(scale.test_people, rounds=rounds)
+    base = measured["softmax"]
+    against = {
+        name: {
+            statistic: paired_difference(
+                [getattr(each, statistic) for each in runs], [getattr(each, statistic) for each in base], bootstrap
+            )
+            for statistic in STATISTICS
+        }
+        for name, runs in measured.items()
+        if name != "softmax"
+    }
+    rows = {
+        name: [
+            {"accuracy": each.accuracy(), "tar": each.tar(), "fisher": each.fisher(), "rank_1": each.rank_1()}
+            for each in runs
+        ]
+        for name, runs in measured.items()
+    }
+    return Study(scale, seeds, search, chosen, rows, against)
+
+
+def as_markdown(study: Study) -> str:
+    """The page results/demo.md."""
+    scale = study.scale
+    lines = [
+        "# A-Softmax against softmax on synthetic faces",
+        "",
+        "Command: `sphereface reproduce synthetic --out results`. "
+        f"Synthetic faces version {VERSION}; network sphereface4, width {NET['width']}, batch norm, 128 features.",
+        "",
+        f"Every loss has the same network, the same {scale.people} people x {scale.photos} photos, the same batches "
+        f"and {scale.steps} steps. Tested on {scale.test_people} people never seen: {scale.pairs:,} pairs in {FOLDS} "
+        f"folds by person (accuracy), all pairs (TAR at FAR {FAR:g}), {scale.distractors:,} distractors (rank 1).",
+        "",
+        "## Learning rate",
+        "",
+        f"TAR at FAR {FAR:g} on {scale.held_out_people} held-out people who are neither in training nor in the test, "
+        f"seed {study.seeds[0]}; the best of the same three is taken.",
+        "",
+        "| loss | " + " | ".join(f"{rate:g}" for rate in RATES) + " | taken |",
+        "|---|" + "---|" * (len(RATES) + 1),
+    ]
+    for name, found in study.search.items():
+        cells = " | ".join(f"{found[rate]:.2%}" for rate in RATES)
+        lines.append(f"| {name} | {cells} | {study.chosen[name]:g} |")
+    lines += [
+        "",
+        f"## Test, mean over seeds {', '.join(str(seed) for seed in study.seeds)} (each seed)",
+        "",
+        f"| loss | accuracy | TAR at FAR {FAR:g} | angular Fisher score | rank 1 |",
+        "|---|---|---|---|---|",
+    ]
+    for name, rows in study.runs.items():
+        columns = [
+            _mean_and_each([row[column] for row in rows], "{:.3f}" if column == "fisher" else "{:.2%}")
+            for column in ("accuracy", "tar", "fisher", "rank_1")
+        ]
+        lines.append(f"| {name} | " + " | ".join(columns) + " |")
+    lines += [
+        "",
+        "## Difference from softmax",
+        "",
+        "Mean over seeds of the paired difference; standard error from a bootstrap over the test people, the same "
+        "draws for both; in brackets the 95 % interval, then the difference in standard errors. Training seeds are "
+        "averaged, not resampled.",
+        "",
+        f"| loss | accuracy | TAR at FAR {FAR:g} | angular Fisher score |",
+        "|---|---|---|---|",
+    ]
+    for name, by in study.against_softmax.items():
+        lines.append(
+            f"| {name} | " + " | ".join(_difference(by[statistic], statistic) for statistic in STATISTICS) + " |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _mean_and_each(values: list[float], form: str) -> str:
+    each = ", ".join(form.format(value) for value in values)
+    return f"{form.format(float(np.mean(values)))} ({each})"
+
+
+def _difference(paired: Paired, statistic: str) -> str:
+    unit, form = (1, "{:+.3f}") if statistic == "fisher" else (100, "{:+.2f}")
+    low, high = (form.format(unit * end) for end in paired.interval)
+    return f"{form.format(unit * paired.difference)} [{low}, {high}], {paired.in_standard_errors:+.1f} SE"

@@ -1,0 +1,169 @@
+"""The pictures: features on the sphere, angles, curves, faces. Each is drawn for light and for dark pages."""
+
+import base64
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Theme = Literal["light", "dark"]
+Floats = NDArray[np.floating]
+INK: dict[Theme, str] = {"light": "#23262b", "dark": "#dfe3e8"}
+COLOURS = ("#8a93a0", "#3b9ddd", "#2fb28a", "#e0a12e", "#e0564c", "#9a6bd1", "#6b7f3a", "#c05f9d")
+
+
+class Picture(NamedTuple):
+    """One figure as PNG, for a light and for a dark page, with words for those who cannot see it."""
+
+    light: bytes
+    dark: bytes
+    says: str
+
+    def uri(self, theme: Theme) -> str:
+        """The picture as part of a page."""
+        return "data:image/png;base64," + base64.b64encode(getattr(self, theme)).decode()
+
+
+def picture(draw: "Callable[[Theme], Figure]", says: str) -> Picture:
+    """Draw a figure in both themes."""
+    return Picture(_png(draw, "light"), _png(draw, "dark"), says)
+
+
+def _png(draw: "Callable[[Theme], Figure]", theme: Theme) -> bytes:
+    with _style(theme):
+        figure = draw(theme)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=130, transparent=True, bbox_inches="tight")
+    return buffer.getvalue()
+
+
+@contextmanager
+def _style(theme: Theme) -> Iterator[None]:
+    import matplotlib as mpl
+
+    ink = INK[theme]
+    with mpl.rc_context(
+        {
+            "text.color": ink,
+            "axes.labelcolor": ink,
+            "axes.edgecolor": ink,
+            "xtick.color": ink,
+            "ytick.color": ink,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "legend.frameon": False,
+            "font.size": 9.0,
+            "axes.titlesize": 10.0,
+        }
+    ):
+        yield
+
+
+def _figure(width: float, height: float) -> "Figure":
+    from matplotlib.figure import Figure  # not pyplot: no global state, no window
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def spheres(features: Mapping[str, Floats], labels: NDArray[np.integer]) -> Picture:
+    """3-D features (N, 3) of each loss on the unit sphere, a colour a person: top row of the paper's figure 5."""
+
+    def draw(theme: Theme) -> "Figure":
+        figure = _figure(3.0 * len(features), 3.2)
+        u, v = np.mgrid[0 : 2 * np.pi : 25j, 0 : np.pi : 13j]
+        for place, (name, points) in enumerate(features.items()):
+            axes = figure.add_subplot(1, len(features), place + 1, projection="3d")
+            axes.plot_wireframe(
+                np.cos(u) * np.sin(v), np.sin(u) * np.sin(v), np.cos(v), color=INK[theme], linewidth=0.3, alpha=0.25
+            )
+            unit = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
+            for person in np.unique(labels):
+                mine = unit[labels == person]
+                colour = COLOURS[(int(person) + 1) % len(COLOURS)]
+                axes.scatter(mine[:, 0], mine[:, 1], mine[:, 2], s=5, color=colour, alpha=0.8, linewidths=0)
+            axes.set_title(name)
+            axes.set_axis_off()
+            axes.set_box_aspect((1, 1, 1), zoom=1.35)
+        return figure
+
+    return picture(draw, f"3-D features on the unit sphere for {', '.join(features)}; one colour a person")
+
+
+def angle_histograms(same: Mapping[str, Floats], different: Mapping[str, Floats]) -> Picture:
+    """Angles, in radians, of same and of different pairs for each loss: figure 5 of the paper, bottom row."""
+
+    def draw(_: Theme) -> "Figure":
+        figure = _figure(3.0 * len(same), 2.3)
+        bins = np.linspace(0, np.pi, 60)
+        first: Axes | None = None
+        for place, name in enumerate(same):
+            axes = figure.add_subplot(1, len(same), place + 1, sharey=first)
+            first = first or axes
+            axes.hist(same[name], bins=list(bins), density=True, color="#e0862e", alpha=0.75, label="same person")
+            axes.hist(different[name], bins=list(bins), density=True, color="#3b7ddd", alpha=0.65, label="different")
+            axes.set_title(name)
+            axes.set_xlabel("angle")
+            axes.set_yticks([])
+        assert first is not None, "no loss to draw"
+        first.legend(loc="upper right", fontsize=7)
+        return figure
+
+    return picture(draw, f"Angles between features of the same and of different people for {', '.join(same)}")
+
+
+def roc_curves(curves: Mapping[str, tuple[Floats, Floats]]) -> Picture:
+    """True over false accept rate, the latter on a logarithmic axis, one line a method."""
+
+    def draw(_: Theme) -> "Figure":
+        figure = _figure(5.6, 3.8)
+        axes = figure.add_subplot()
+        for place, (name, (far, tar)) in enumerate(curves.items()):
+            seen = far > 0
+            axes.plot(far[seen], tar[seen], label=name, color=COLOURS[place % len(COLOURS)], linewidth=1.6)
+        axes.set_xscale("log")
+        axes.set_xlim(1e-4, 1)
+        axes.set_ylim(0, 1)
+        axes.set_xlabel("false accept rate")
+        axes.set_ylabel("true accept rate")
+        axes.grid(alpha=0.2)
+        axes.legend(loc="lower right", fontsize=8)
+        return figure
+
+    return picture(draw, f"ROC curves of {', '.join(curves)}")
+
+
+def training_curves(losses: Mapping[str, Sequence[float]]) -> Picture:
+    """The training loss of each method over its steps, smoothed."""
+
+    def draw(_: Theme) -> "Figure":
+        figure = _figure(5.6, 3.2)
+        axes = figure.add_subplot()
+        for place, (name, values) in enumerate(losses.items()):
+            window = max(1, len(values) // 50)
+            smooth = np.convolve(values, np.ones(window) / window, mode="valid")
+            axes.plot(
+                np.arange(len(smooth)) + window, smooth, label=name, color=COLOURS[place % len(COLOURS)], linewidth=1.4
+            )
+        axes.set_xlabel("step")
+        axes.set_ylabel("training loss")
+        axes.grid(alpha=0.2)
+        axes.legend(fontsize=8)
+        return figure
+
+    return picture(draw, f"Training loss of {', '.join(losses)}")
+
+
+def contact_sheet(faces: NDArray[np.uint8], columns: int) -> Picture:
+    """Faces (N, H, W, 3) side by side."""
+    import cv2
+
+    rows = [np.hstack(list(faces[start : start + columns])) for start in range(0, len(faces) - columns + 1, columns)]
+    _, png = cv2.imencode(".png", np.vstack(rows)[:, :, ::-1])
+    return Picture(png.tobytes(), png.tobytes(), f"{len(rows) * columns} synthetic faces, a person a row")

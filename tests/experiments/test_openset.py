@@ -1,0 +1,173 @@
+"""The experiment behind the demo, small: fair, complete, repeatable, and safe to interrupt."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from sphereface.cli import app
+from sphereface.experiments import demo, openset, study
+from sphereface.experiments.openset import CONTENDERS, Scale, make_pairs
+
+TINY = Scale(
+    people=6,
+    photos=5,
+    test_people=30,
+    test_photos=3,
+    held_out_people=8,
+    distractors=12,
+    pairs=100,
+    steps=2,
+    sphere_steps=2,
+)
+
+
+@pytest.fixture(autouse=True)
+def small_spheres(monkeypatch):
+    monkeypatch.setattr(demo, "SPHERE_PHOTOS", 8)
+
+
+def quiet(_what: str, _total: int):
+    return lambda _: None
+
+
+def test_pairs_are_balanced_distinct_and_share_no_person_between_folds():
+    pairs = make_pairs(240, 8)
+    assert len(pairs.same) == 6000 == len(set(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)))
+    assert pairs.same.sum() == 3000
+    left, right = pairs.left // 8, pairs.right // 8
+    assert ((left == right) == pairs.same).all()
+    homes: dict[int, set[int]] = {}
+    for person, fold in zip([*left, *right], [*pairs.fold, *pairs.fold], strict=True):
+        homes.setdefault(int(person), set()).add(int(fold))
+    assert all(len(folds) == 1 for folds in homes.values())
+    assert np.bincount(pairs.fold).tolist() == [600] * 10
+
+
+def test_more_pairs_than_there_are_is_refused():
+    with pytest.raises(ValueError, match="there are only"):
+        make_pairs(20, 2)
+
+
+def test_the_full_demo_tests_on_at_least_two_hundred_people_and_so_does_the_quick_one():
+    for scale in (openset.FULL, openset.QUICK):
+        assert scale.test_people >= 200
+        assert len(make_pairs(scale.test_people, scale.test_photos).same) == 6000
+
+
+def test_populations_never_meet():
+    spans = [(openset.TRAIN, openset.FULL.people), (openset.HELD_OUT, openset.FULL.held_out_people),
+             (openset.TEST, openset.FULL.test_people), (openset.DISTRACTORS, openset.FULL.distractors)]  # fmt: skip
+    numbers = [number for start, count in spans for number in range(start, start + count)]
+    assert len(numbers) == len(set(numbers))
+
+
+def test_every_contender_sees_the_same_faces_and_starts_from_the_same_network(monkeypatch):
+    seen = {}
+
+    def spy(net, loss, faces, labels, budget, *, seed, on_step):
+        seen[len(seen)] = (net.fc1.weight.detach().clone(), faces, budget, seed)
+
+    monkeypatch.setattr(openset, "fit", spy)
+    faces = openset.draw(0, 3, 2, workers=1)
+    for contender in CONTENDERS:
+        openset.train(contender, faces, TINY, seed=4)
+    first = seen[0]
+    for other in seen.values():
+        assert (other[0] == first[0]).all()
+        assert other[1] is first[1]
+        assert replace(other[2], lr=0.0) == replace(first[2], lr=0.0)
+        assert other[3] == 4
+
+
+def test_a_demo_makes_a_whole_report_and_the_same_one_again(tmp_path):
+    found = [demo.run_demo(TINY, tmp_path / str(run), seed=0, workers=1, begin=quiet) for run in range(2)]
+    assert all(each.finished for each in found)
+    assert found[0].rows() == found[1].rows()
+    assert [row.loss for row in found[0].rows()] == [contender.name for contender in CONTENDERS]
+    html = (tmp_path / "0" / "report.html").read_text()
+    assert html.count("<figure") == 5
+    assert "not finished" not in html
+    assert all(row.loss in html for row in found[0].rows())
+
+
+@pytest.mark.parametrize("when", ["drawing six people", "3-D features: A-Softmax m = 2", "training A-Softmax m = 2"])
+def test_an_interrupt_leaves_a_valid_partial_report(tmp_path, when):
+    def begin(what: str, _total: int):
+        if what == when:
+            raise KeyboardInterrupt
+        return lambda _: None
+
+    found = demo.run_demo(TINY, tmp_path, seed=0, workers=1, begin=begin)
+    assert not found.finished
+    html = (tmp_path / "report.html").read_text()
+    assert html.rstrip().endswith("</html>")
+    assert "not finished" in html
+    if when.startswith("training"):
+        assert [row.loss for row in found.rows()] == ["softmax", "modified softmax"]
+        assert "modified softmax" in html
+
+
+def test_the_first_picture_is_there_before_the_long_training(tmp_path):
+    seen = {}
+
+    def begin(what: str, _total: int):
+        page = tmp_path / "report.html"
+        seen[what] = page.exists() and "on the sphere" in page.read_text()
+        return lambda _: None
+
+    demo.run_demo(TINY, tmp_path, seed=0, workers=1, begin=begin)
+    assert seen["drawing faces"]
+
+
+def test_the_demo_command_prints_one_json_object(tmp_path, monkeypatch):
+    monkeypatch.setattr(openset, "QUICK", TINY)
+    ran = CliRunner().invoke(app, ["demo", "--quick", "--json", "--workers", "1", "--out", str(tmp_path)])
+    assert ran.exit_code == 0, ran.output
+    result = json.loads(ran.stdout)
+    assert result["finished"]
+    assert len(result["rows"]) == 5
+
+
+def test_an_interrupted_demo_exits_with_130(tmp_path, monkeypatch):
+    monkeypatch.setattr(openset, "QUICK", TINY)
+
+    def interrupted(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "draw", interrupted)
+    ran = CliRunner().invoke(app, ["demo", "--quick", "--workers", "1", "--out", str(tmp_path)])
+    assert ran.exit_code == 130
+    assert "partial report" in ran.stdout
+    assert (tmp_path / "report.html").exists()
+
+
+def test_a_study_chooses_rates_on_held_out_people_and_compares_with_softmax(monkeypatch):
+    found = study.run_study(TINY, seeds=(0, 1), workers=1, rounds=10, say=lambda _: None)
+    assert list(found.search) == [contender.name for contender in CONTENDERS]
+    for name, by_rate in found.search.items():
+        assert tuple(by_rate) == openset.RATES
+        assert by_rate[found.chosen[name]] == max(by_rate.values())
+        assert len(found.runs[name]) == 2
+    page = study.as_markdown(found)
+    assert page.count("| A-Softmax m = 4 |") == 3
+    json.dumps(found.as_json())
+    means = {name: np.mean([run["accuracy"] for run in runs]) for name, runs in found.runs.items()}
+    expected = means["A-Softmax m = 4"] - means["softmax"]
+    assert found.against_softmax["A-Softmax m = 4"]["accuracy"].difference == pytest.approx(expected, abs=1e-9)
+
+
+def test_difficulty_is_measured_with_softmax_alone(monkeypatch):
+    from sphereface.experiments import difficulty
+
+    trained = []
+    train = difficulty.train
+    monkeypatch.setattr(
+        difficulty, "train", lambda contender, *a, **o: trained.append(contender) or train(contender, *a, **o)
+    )
+    found = difficulty.run_difficulty(TINY, workers=1, say=lambda _: None)
+    assert [contender.loss for contender in trained] == ["softmax"]
+    assert 0 <= found.training_accuracy <= 1
+    assert 0 <= found.verification_accuracy <= 1

@@ -1,0 +1,86 @@
+"""A report is one file that any browser opens, light or dark, large or small."""
+
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from sphereface.reports import figures
+from sphereface.reports.html import Report
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def sample() -> Report:
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(6), 10)
+    points = rng.normal(size=(60, 3)).astype(np.float32)
+    report = Report("Title <b>", "lead & more")
+    report.text("careful", note=True)
+    report.figure(figures.spheres({"softmax": points, "A-Softmax": points}, labels), "spheres", wide=True)
+    angles = {"softmax": rng.uniform(0, 3, 50), "A-Softmax": rng.uniform(0, 3, 50)}
+    report.figure(figures.angle_histograms(angles, angles), "angles", wide=True)
+    report.figure(figures.roc_curves({"softmax": (np.linspace(0, 1, 20), np.linspace(0, 1, 20) ** 0.3)}), "roc")
+    report.figure(figures.training_curves({"softmax": [3.0, 2.0, 1.0, 0.5]}), "training")
+    faces = rng.integers(0, 255, (8, 112, 96, 3)).astype(np.uint8)
+    report.figure(figures.contact_sheet(faces, 4), "faces")
+    report.table(["loss", "accuracy"], [["softmax", "90 %"], ["A-Softmax", "95 %"]], best=[(1, 1)])
+    report.code("sphereface demo")
+    return report
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "deep" / "report.html"
+    sample().write(path)
+    return path
+
+
+def test_a_report_fetches_nothing_and_runs_nothing(page):
+    html = page.read_text()
+    sources = re.findall(r'(?:src|srcset|href)="([^"]{0,30})', html)
+    assert sources
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert "<script" not in html
+
+
+def test_text_is_escaped_and_pictures_have_words(page):
+    html = page.read_text()
+    assert "Title &lt;b&gt;" in html
+    assert "lead &amp; more" in html
+    assert len(re.findall(r'alt="[^"]{10,}"', html)) == 5
+
+
+def test_a_report_is_written_whole(page):
+    assert [path.name for path in page.parent.iterdir()] == ["report.html"]
+    assert page.read_text().rstrip().endswith("</html>")
+
+
+def test_every_picture_is_drawn_for_both_themes(page):
+    html = page.read_text()
+    pairs = re.findall(r'srcset="data:image/png;base64,([^"]+)"><img src="data:image/png;base64,([^"]+)"', html)
+    assert len(pairs) == 5
+    assert sum(dark != light for dark, light in pairs) == 4  # faces look the same in any light
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1200])
+def test_chromium_opens_a_report_without_an_error(page, scheme, width):
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        tab = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 800})
+        errors = []
+        tab.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        tab.on("pageerror", lambda error: errors.append(str(error)))
+        tab.on("request", lambda request: errors.append(request.url) if request.url.startswith("http") else None)
+        tab.goto(page.as_uri())
+        assert errors == []
+        assert tab.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
+        assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")  # only wide things scroll
+        paper = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert paper == ("rgb(252, 252, 253)" if scheme == "light" else "rgb(21, 24, 28)")
+        browser.close()
