@@ -55,10 +55,9 @@ class Findings:
 
     seed: int
     scale: Scale
-    spheres: dict[str, NDArray[np.float32]] = field(default_factory=dict)
-    sphere_people: NDArray[np.int64] | None = None
     losses: dict[str, list[float]] = field(default_factory=dict)
     measured: dict[str, Measured] = field(default_factory=dict)
+    sphere: figures.Picture | None = None
     seconds: float = 0.0
     finished: bool = False
 
@@ -110,7 +109,7 @@ def run_demo(scale: Scale, folder: Path, *, seed: int, workers: int, begin: Begi
             found.losses[contender.name] = losses
             found.measured[contender.name] = measure(net, test, pairs, distractors)
             found.seconds = time.perf_counter() - start
-            report(found).write(folder / "report.html")
+            report(found, curves=False).write(folder / "report.html")
         found.finished = True
     except KeyboardInterrupt:
         found.finished = False
@@ -137,16 +136,18 @@ def _spheres(found: Findings, folder: Path, workers: int, begin: Begin) -> None:
         workers=workers,
         progress=begin("drawing six people", SPHERE_PEOPLE * SPHERE_PHOTOS),
     )
-    found.sphere_people = faces.people
+    features: dict[str, NDArray[np.float32]] = {}
     for contender in CONTENDERS:
         hear = begin(f"3-D features: {contender.name}", small.steps)
-        net, _ = train(contender, faces, small, seed=found.seed, features=3, lr=0.05, on_step=_listen(hear, []))
-        found.spheres[contender.name] = extract(net, faces.images, mirror=False)
-        report(found).write(folder / "report.html")
+        net, _ = train(contender, faces, small, seed=found.seed, features=3, on_step=_listen(hear, []))
+        features[contender.name] = extract(net, faces.images, mirror=False)
+        if contender in (CONTENDERS[1], CONTENDERS[-1]):  # soon something to look at, then all of it
+            found.sphere = figures.spheres(features, faces.people)
+            report(found).write(folder / "report.html")
 
 
-def report(found: Findings) -> Report:
-    """The page, as far as things are known."""
+def report(found: Findings, *, curves: bool = True) -> Report:
+    """The page, as far as things are known; curves take a few seconds to draw and can wait for the end."""
     scale = found.scale
     page = Report(
         "A-Softmax on people it has never seen",
@@ -168,22 +169,24 @@ def report(found: Findings) -> Report:
             f"lower is better. Rank 1: found by another photo among {scale.distractors:,} distractors. One seed: "
             "results/demo.md has three, and says how sure the differences are."
         )
-    if found.spheres and found.sphere_people is not None:
+    if found.sphere is not None:
         page.heading("Why: the angles between people grow")
         page.figure(
-            figures.spheres(found.spheres, found.sphere_people),
+            found.sphere,
             "Features of only three numbers, so that they can be seen: six people, each dot a photo, on the sphere.",
             wide=True,
         )
-    if found.measured:
+    if found.measured and curves:
         page.figure(
             _angles(found.measured),
             "Angles between two photos of unseen people. The less the two hills overlap, the better.",
             wide=True,
         )
-        curves = {name: _curve(measured) for name, measured in found.measured.items()}
         page.heading("How many are let in, how many wrongly")
-        page.figure(figures.roc_curves(curves), "Unseen people, the pairs of the ten folds.")
+        page.figure(
+            figures.roc_curves({name: _curve(measured) for name, measured in found.measured.items()}),
+            "Unseen people, the pairs of the ten folds.",
+        )
         page.heading("Training")
         page.figure(
             figures.training_curves(found.losses),

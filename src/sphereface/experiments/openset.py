@@ -48,7 +48,7 @@ class Scale:
 
 FULL = Scale()
 QUICK = Scale(
-    people=80, photos=30, test_people=200, test_photos=7, held_out_people=0, distractors=300, steps=200, sphere_steps=60
+    people=80, photos=30, test_people=200, test_photos=7, held_out_people=0, distractors=300, steps=180, sphere_steps=50
 )
 
 
@@ -73,11 +73,11 @@ class Contender:
 
 
 CONTENDERS = (
-    Contender("softmax"),
-    Contender("modified_softmax"),
-    Contender("a_softmax", m=2),
-    Contender("a_softmax", m=3),
-    Contender("a_softmax", m=4),
+    Contender("softmax", lr=0.05),
+    Contender("modified_softmax", lr=0.05),
+    Contender("a_softmax", m=2, lr=0.05),
+    Contender("a_softmax", m=3, lr=0.05),
+    Contender("a_softmax", m=4, lr=0.05),
 )
 
 

@@ -76,7 +76,7 @@ def spheres(features: Mapping[str, Floats], labels: NDArray[np.integer]) -> Pict
     """3-D features (N, 3) of each loss on the unit sphere, a colour a person: top row of the paper's figure 5."""
 
     def draw(theme: Theme) -> "Figure":
-        figure = _figure(3.0 * len(features), 3.2)
+        figure = _figure(2.1 * len(features), 2.4)
         u, v = np.mgrid[0 : 2 * np.pi : 25j, 0 : np.pi : 13j]
         for place, (name, points) in enumerate(features.items()):
             axes = figure.add_subplot(1, len(features), place + 1, projection="3d")
@@ -100,7 +100,7 @@ def angle_histograms(same: Mapping[str, Floats], different: Mapping[str, Floats]
     """Angles, in radians, of same and of different pairs for each loss: figure 5 of the paper, bottom row."""
 
     def draw(_: Theme) -> "Figure":
-        figure = _figure(3.0 * len(same), 2.3)
+        figure = _figure(2.1 * len(same), 1.9)
         bins = np.linspace(0, np.pi, 60)
         first: Axes | None = None
         for place, name in enumerate(same):

@@ -1,0 +1,53 @@
+"""The kept results hold what we claim of them, and the README repeats them rightly."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sphereface.data.synthetic import VERSION
+from sphereface.experiments.openset import CONTENDERS, FULL, RATES
+from sphereface.experiments.study import SEEDS, STATISTICS
+
+ROOT = Path(__file__).parents[1]
+DEMO = json.loads((ROOT / "results" / "demo.json").read_text())
+
+
+def test_the_study_was_made_with_this_version_of_everything():
+    assert DEMO["synthetic_version"] == VERSION
+    assert DEMO["seeds"] == list(SEEDS)
+    assert {key: FULL.__dict__[key] for key in DEMO["scale"]} == DEMO["scale"]
+    for name, found in DEMO["search"].items():
+        assert [float(rate) for rate in found] == list(RATES)
+        assert found[f"{DEMO['chosen'][name]:g}"] == max(found.values())
+
+
+def test_the_demo_runs_each_loss_at_the_rate_that_the_study_chose():
+    assert {contender.name: contender.lr for contender in CONTENDERS} == DEMO["chosen"]
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_a_softmax_m_4_beats_softmax_by_more_than_two_standard_errors(statistic):
+    found = DEMO["against_softmax"]["A-Softmax m = 4"][statistic]
+    gain = -found["difference"] if statistic == "fisher" else found["difference"]
+    assert gain > 2 * found["standard_error"] > 0
+    runs = {name: np.mean([run[statistic] for run in rows]) for name, rows in DEMO["runs"].items()}
+    assert found["difference"] == pytest.approx(runs["A-Softmax m = 4"] - runs["softmax"], abs=1e-4)
+
+
+def test_the_readme_shows_the_means_of_the_study():
+    readme = (ROOT / "README.md").read_text()
+    for name, rows in DEMO["runs"].items():
+        means = {key: np.mean([row[key] for row in rows]) for key in ("accuracy", "tar", "fisher")}
+        wanted = f"| {name} | {means['accuracy']:.1%} | {means['tar']:.1%} | {means['fisher']:.3f} |"
+        assert wanted in re.sub(r"\*\*", "", readme), wanted
+
+
+def test_the_page_of_the_study_is_the_one_that_its_numbers_make():
+    page = (ROOT / "results" / "demo.md").read_text()
+    for name, rate in DEMO["chosen"].items():
+        assert re.search(rf"^\| {re.escape(name)} \|.*\| {rate:g} \|$", page, re.MULTILINE)
+    for rows in DEMO["runs"].values():
+        assert f"{np.mean([row['accuracy'] for row in rows]):.2%}" in page
