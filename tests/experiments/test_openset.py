@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from sphereface.cli import app
 from sphereface.experiments import demo, openset, study
 from sphereface.experiments.openset import CONTENDERS, Scale, make_pairs
+from tests.reports.browser import complaints, needs_chromium
 
 TINY = Scale(
     people=6,
@@ -91,6 +92,18 @@ def test_a_demo_makes_a_whole_report_and_the_same_one_again(tmp_path):
     assert html.count("<figure") == 5
     assert "not finished" not in html
     assert all(row.loss in html for row in found[0].rows())
+
+
+@needs_chromium
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_chromium_opens_the_report_of_a_demo_without_an_error(tmp_path, interrupted):
+    def begin(what: str, _total: int):
+        if interrupted and what == "training modified softmax":
+            raise KeyboardInterrupt
+        return lambda _: None
+
+    demo.run_demo(TINY, tmp_path, seed=0, workers=1, begin=begin)
+    assert complaints(tmp_path / "report.html", scheme="dark", width=390) == []
 
 
 @pytest.mark.parametrize("when", ["drawing six people", "3-D features: A-Softmax m = 2", "training A-Softmax m = 2"])

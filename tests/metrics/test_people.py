@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphereface.metrics import PeopleBootstrap, angular_fisher_score, cmc, mate_ranks, paired_difference, wilson
+from sphereface.metrics import (
+    AllPairs,
+    PeopleBootstrap,
+    angular_fisher_score,
+    cmc,
+    interval_over_people,
+    mate_ranks,
+    paired_difference,
+    wilson,
+)
 from sphereface.metrics.bootstrap import pair_weights
 
 
@@ -90,6 +99,27 @@ def test_the_bootstrap_finds_the_standard_error_of_a_mean():
     assert paired.difference == pytest.approx(values.mean())
     assert paired.standard_error == pytest.approx(values.std() / 20, rel=0.05)
     assert paired.interval.low < paired.difference < paired.interval.high
+
+
+def test_the_interval_of_a_true_accept_rate_covers_the_truth_about_as_often_as_it_says():
+    """Two normal clouds of scores per person; the truth is known from a large sample."""
+    rng = np.random.default_rng(0)
+
+    def sample(people):
+        names = np.repeat(np.arange(people), 4)
+        return AllPairs(
+            np.repeat(rng.normal(size=(people, 8)), 4, axis=0) + 0.6 * rng.normal(size=(4 * people, 8)), names
+        )
+
+    truth = np.mean([sample(60).tar_at_far(0.1) for _ in range(40)])
+    hits = 0
+    for seed in range(30):
+        pairs = sample(60)
+        bootstrap = PeopleBootstrap(60, rounds=100, seed=seed)
+        low, high = interval_over_people(lambda drawn, pairs=pairs: pairs.tar_at_far(0.1, drawn), bootstrap)
+        assert low < pairs.tar_at_far(0.1) < high
+        hits += low < truth < high
+    assert hits >= 24
 
 
 def test_methods_are_compared_on_the_same_draws():

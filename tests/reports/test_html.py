@@ -1,15 +1,13 @@
 """A report is one file that any browser opens, light or dark, large or small."""
 
 import re
-import shutil
 
 import numpy as np
 import pytest
 
 from sphereface.reports import figures
 from sphereface.reports.html import Report
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+from tests.reports.browser import complaints, needs_chromium
 
 
 def sample() -> Report:
@@ -64,23 +62,8 @@ def test_every_picture_is_drawn_for_both_themes(page):
     assert sum(dark != light for dark, light in pairs) == 4  # faces look the same in any light
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@needs_chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1200])
 def test_chromium_opens_a_report_without_an_error(page, scheme, width):
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        tab = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 800})
-        errors = []
-        tab.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        tab.on("pageerror", lambda error: errors.append(str(error)))
-        tab.on("request", lambda request: errors.append(request.url) if request.url.startswith("http") else None)
-        tab.goto(page.as_uri())
-        assert errors == []
-        assert tab.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
-        assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")  # only wide things scroll
-        paper = tab.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert paper == ("rgb(252, 252, 253)" if scheme == "light" else "rgb(21, 24, 28)")
-        browser.close()
+    assert complaints(page, scheme=scheme, width=width) == []

@@ -3,7 +3,7 @@
 A score is a cosine: higher is more alike. `same` says of each pair whether it is one person.
 """
 
-from sphereface.metrics.bootstrap import Paired, PeopleBootstrap, paired_difference
+from sphereface.metrics.bootstrap import Paired, PeopleBootstrap, interval_over_people, paired_difference
 from sphereface.metrics.curves import Roc, auc, best_threshold, roc, tar_at_far, threshold_at_far
 from sphereface.metrics.fisher import angular_fisher_score
 from sphereface.metrics.identification import cmc, mate_ranks
@@ -20,6 +20,7 @@ __all__ = [
     "auc",
     "best_threshold",
     "cmc",
+    "interval_over_people",
     "mate_ranks",
     "paired_difference",
     "roc",

@@ -31,6 +31,15 @@ def pair_weights(drawn: Floats, left: ArrayLike, right: ArrayLike) -> Floats:
     return np.asarray(np.where(a == b, drawn[a], drawn[a] * drawn[b]))
 
 
+def interval_over_people(statistic: Callable[[Floats], float], bootstrap: PeopleBootstrap) -> Interval:
+    """The 95 % interval of a statistic, by percentiles; it maps how often each person counts to a number.
+
+    >>> interval_over_people(lambda drawn: pairs.tar_at_far(1e-2, drawn), PeopleBootstrap(pairs.people))
+    """
+    low, high = np.percentile([statistic(drawn) for drawn in bootstrap], [2.5, 97.5])
+    return Interval(float(low), float(high))
+
+
 class Paired(NamedTuple):
     """A difference between two methods on the same people, and how sure it is."""
 
@@ -59,6 +68,11 @@ def paired_difference(
     def difference(drawn: Floats) -> float:
         return float(np.mean([mine(drawn) - other(drawn) for mine, other in zip(ours, theirs, strict=True)]))
 
-    draws = np.array([difference(drawn) for drawn in bootstrap])
-    low, high = np.percentile(draws, [2.5, 97.5])
-    return Paired(difference(np.ones(bootstrap.people)), float(draws.std(ddof=1)), Interval(float(low), float(high)))
+    draws: list[float] = []
+
+    def recorded(drawn: Floats) -> float:
+        draws.append(difference(drawn))
+        return draws[-1]
+
+    interval = interval_over_people(recorded, bootstrap)
+    return Paired(difference(np.ones(bootstrap.people)), float(np.std(draws, ddof=1)), interval)
