@@ -141,7 +141,7 @@ def _spheres(found: Findings, folder: Path, workers: int, begin: Begin) -> None:
         hear = begin(f"3-D features: {contender.name}", small.steps)
         net, _ = train(contender, faces, small, seed=found.seed, features=3, on_step=_listen(hear, []))
         features[contender.name] = extract(net, faces.images, mirror=False)
-        if contender in (CONTENDERS[1], CONTENDERS[-1]):  # soon something to look at, then all of it
+        if contender in (CONTENDERS[0], CONTENDERS[-1]):  # soon something to look at, then all of it
             found.sphere = figures.spheres(features, faces.people)
             report(found).write(folder / "report.html")
 

@@ -43,7 +43,7 @@ class Scale:
     distractors: int = 1_000
     pairs: int = PAIRS
     steps: int = 1_200
-    sphere_steps: int = 150
+    sphere_steps: int = 120
 
 
 FULL = Scale()
