@@ -93,10 +93,24 @@ def test_an_interrupted_write_leaves_no_half_person(tmp_path, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         PEOPLE.write(tmp_path, people=5, photos=2, progress=stop_after_three)
-    whole = [folder for folder in tmp_path.iterdir() if not folder.name.startswith(".")]
+    whole = [folder for folder in tmp_path.iterdir() if folder.name.startswith("p")]
     assert all(len(list(folder.iterdir())) == 2 for folder in whole)
     PEOPLE.write(tmp_path, people=5, photos=2)
     assert len(digest(tmp_path)) == 10
+
+
+def test_nothing_of_somebody_else_is_written_over(tmp_path):
+    photo = tmp_path / "p0000" / "holiday.png"
+    photo.parent.mkdir()
+    photo.write_bytes(b"mine")
+    with pytest.raises(ValueError, match="choose a new or empty folder"):
+        PEOPLE.write(tmp_path, people=1, photos=1)
+    assert photo.read_bytes() == b"mine"
+    PEOPLE.write(tmp_path / "new", people=1, photos=1)
+    before = digest(tmp_path / "new")
+    with pytest.raises(ValueError, match="something else"):
+        SyntheticPeople(seed=1).write(tmp_path / "new", people=1, photos=1)
+    assert digest(tmp_path / "new") == before
 
 
 @pytest.mark.parametrize("skin", SKIN)

@@ -16,7 +16,7 @@ def reproduce() -> None:
 
 @app.command()
 def synthetic(
-    out: Path = typer.Option(Path("results"), help="Folder for demo.md and demo.json."),
+    out: Path = typer.Option(Path("runs/synthetic"), help="Folder for demo.md and demo.json."),
     quick: bool = typer.Option(False, help="A tiny version, to see that it runs."),
     workers: int = typer.Option(os.cpu_count() or 1, min=1, help="Processes that draw faces."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),

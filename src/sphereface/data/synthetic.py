@@ -5,6 +5,7 @@ on the number of processes. Every fourth person resembles the one before. How ha
 alone (docs/synthetic.md) and is frozen behind VERSION: whatever changes a pixel needs a new one.
 """
 
+import json
 import math
 import multiprocessing
 import shutil
@@ -29,12 +30,9 @@ SKIN: dict[Skin, tuple[float, float]] = {"light": (0.0, 0.3), "medium": (0.35, 0
 AGE: dict[Age, tuple[float, float]] = {"young": (0.0, 0.3), "middle": (0.35, 0.6), "old": (0.65, 1.0)}
 LIKENESS = 0.85  # correlation of a person with the one they resemble
 
-PNG = [
-    cv2.IMWRITE_PNG_COMPRESSION,
-    1,
-    cv2.IMWRITE_PNG_STRATEGY,
-    cv2.IMWRITE_PNG_STRATEGY_HUFFMAN_ONLY,
-]  # grain defeats the rest
+SIGNATURE = "synthetic.json"  # says whose faces a folder holds
+# Grain defeats all but the simplest compression.
+PNG = [cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_HUFFMAN_ONLY]
 
 Progress = Callable[[int], None]
 
@@ -64,7 +62,7 @@ class SyntheticPeople:
     skin: Skin | None = None
     age: Age | None = None
 
-    @lru_cache(maxsize=4096)  # noqa: B019 - a population is a few numbers  # photos of a person come in a row
+    @lru_cache(maxsize=4096)  # noqa: B019 - a population is three numbers, and photos of a person come in a row
     def person(self, number: int) -> Traits:
         """The traits of one person."""
         values = self._vector(number)
@@ -102,10 +100,23 @@ class SyntheticPeople:
         return np.concatenate(images), np.repeat(np.arange(len(people)), photos)
 
     def write(self, folder: Path, people: int, photos: int, *, workers: int = 1, progress: Progress = silent) -> None:
-        """Write `folder/pNNNN/NNNN.png`, the same bytes whatever the number of workers."""
+        """Write `folder/pNNNN/NNNN.png`, the same bytes whatever the number of workers.
+
+        The folder must be new, empty, or from an earlier run of this population: nothing else is ever written over.
+        """
+        self._claim(folder)
         with mapping(workers) as run:
             for done, _ in enumerate(run(self._write_person, ((folder, person, photos) for person in range(people)))):
                 progress((done + 1) * photos)
+
+    def _claim(self, folder: Path) -> None:
+        """Sign a folder as this population's, or refuse one that holds something else."""
+        signature = json.dumps({"synthetic": VERSION, "seed": self.seed, "skin": self.skin, "age": self.age}) + "\n"
+        signed = folder / SIGNATURE
+        if folder.exists() and any(folder.iterdir()) and (not signed.is_file() or signed.read_text() != signature):
+            raise ValueError(f"{folder} holds something else than these synthetic people; choose a new or empty folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        signed.write_text(signature)
 
     def _album(self, task: tuple[int, int]) -> Image:
         person, photos = task

@@ -49,7 +49,7 @@ class Study(NamedTuple):
             for name, by in self.against_softmax.items()
         }
         return {
-            "command": "sphereface reproduce synthetic --json",
+            "command": "sphereface reproduce synthetic --out results",
             "synthetic_version": VERSION,
             "scale": self.scale.__dict__,
             "net": {"name": "sphereface4", "features": 128, **NET},
@@ -82,9 +82,7 @@ def run_study(
         for rate in RATES:
             net, _ = train(contender, faces, scale, seed=seeds[0], lr=rate)
             found[rate] = AllPairs(extract(net, held_out.images), held_out.people).tar_at_far(FAR)
-            first[rate] = measure(
-                net, test, pairs, distractors
-            )  # the same run serves as the first seed, if it is taken
+            first[rate] = measure(net, test, pairs, distractors)  # serves as the first seed, if this rate is taken
             say(f"{contender.name}, rate {rate:g}: TAR {found[rate]:.4f} on held-out people")
         rate = max(found, key=found.__getitem__)
         search[contender.name], chosen[contender.name] = found, rate
