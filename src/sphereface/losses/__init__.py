@@ -8,19 +8,10 @@ from typing import Any, Unpack
 
 from sphereface.losses import margins
 from sphereface.losses.annealing import Annealing
-from sphereface.losses.classifier import (
-    ASoftmax,
-    Center,
-    Contrastive,
-    FaceLoss,
-    Gradient,
-    MarginSoftmax,
-    Mode,
-    SphereFace2,
-    SphereFacePlus,
-    SphereFaceR,
-    Triplet,
-)
+from sphereface.losses.base import FaceLoss
+from sphereface.losses.classifier import ASoftmax, Gradient, MarginSoftmax, Mode
+from sphereface.losses.euclidean import Center, Contrastive, Triplet
+from sphereface.losses.successors import SphereFace2, SphereFacePlus, SphereFaceR
 
 __all__ = ["LOSSES", "MODES", "Annealing", "FaceLoss", "create_loss"]
 

@@ -58,9 +58,8 @@ class ClassBlocks:
         row = labels - classes.start
         inside = (row >= 0) & (row < len(block))
         row = row.clamp(0, len(block) - 1)
-        block[row, self.samples] = torch.where(
-            inside, values, block[row, self.samples]
-        )  # no mask: a GPU need not count it
+        here = (row, self.samples)
+        block[here] = torch.where(inside, values, block[here])  # no boolean mask: a GPU need not count it
         return block
 
     def pull_back(
@@ -81,17 +80,17 @@ class ClassBlocks:
         `tangent` the weight's gradient goes through w/|w|: d(x w/|w|)/dw = (x - (x w/|w|) w/|w|) / |w|, so what points
         along w is taken out again.
         """
-        weight = self.weight[classes]
-        inverse = self.inverse[classes] if self.normalize else None
-        if d_weight is not None and (inverse is None or not tangent):
-            torch.mm(share, self.features * scale[:, None], out=d_weight[classes])
-        elif d_weight is not None and inverse is not None:
-            along = products.mul_(share).mv(scale)
+        weight, scaled = self.weight[classes], self.features * scale[:, None]
+        through_length = self.normalize and tangent
+        if d_weight is not None and not through_length:
+            torch.mm(share, scaled, out=d_weight[classes])
+        if d_weight is not None and through_length:
+            along, inverse = products.mul_(share).mv(scale), self.inverse[classes]
             torch.mul(weight, (-along * inverse * inverse)[:, None], out=d_weight[classes])
-        if inverse is not None:
-            share.mul_(inverse[:, None])
-        if d_weight is not None and inverse is not None and tangent:
-            d_weight[classes].addmm_(share, self.features * scale[:, None])
+        if self.normalize:
+            share.mul_(self.inverse[classes][:, None])
+        if d_weight is not None and through_length:
+            d_weight[classes].addmm_(share, scaled)
         if d_features is not None:
             d_features.addmm_(share.t(), weight)
 

@@ -60,12 +60,10 @@ def arcface(cos: Tensor, length: Tensor, *, m: float) -> Tensor:
     """s cos(theta + m) up to theta = pi - m, and s (cos(theta) - m sin m) beyond. Deng et al., CVPR 2019.
 
     Beyond pi - m the angle theta + m leaves the half circle and its cosine would rise again. The continuation is that
-    of the authors'
-    code: it falls on, with a step down at pi - m from -1 to -(cos m + m sin m).
+    of the authors' code: it falls on, with a step down at pi - m from -1 to -(cos m + m sin m).
     """
-    sin = (
-        (1 - cos * cos).clamp_min(torch.finfo(cos.dtype).eps).sqrt()
-    )  # clamped: its slope is infinite at +-1; costs 2e-4 there
+    smallest = torch.finfo(cos.dtype).eps  # the slope of the sine is infinite at +-1; in float32 this costs 2e-4 there
+    sin = (1 - cos * cos).clamp_min(smallest).sqrt()
     turned = cos * math.cos(m) - sin * math.sin(m)
     return length * torch.where(cos > math.cos(math.pi - m), turned, cos - m * math.sin(m))
 

@@ -53,15 +53,11 @@ class Rule:
 
     margin: Margin
     normalize: bool = True  # weights count as w / |w|
-    tangent: bool = (
-        True  # False: the released layer's w-gradient, top^T x, blind to the margin and to the normalisation
-    )
+    tangent: bool = True  # False: the released layer's w-gradient, top^T x, blind to margin and normalisation
     others: Callable[[Tensor], Tensor] | None = (
-        None  # cos -> what it counts as for a class that is not the true one; offset detached
+        None  # what a cos counts as for classes but the true one; offset detached
     )
-    chunk: int | None = (
-        None  # hold at most (B, chunk) logits; None keeps all (B, K) from the forward to the backward pass
-    )
+    chunk: int | None = None  # hold at most (B, chunk) numbers; None keeps (B, K) logits for the backward pass
 
 
 class Wanted(NamedTuple):

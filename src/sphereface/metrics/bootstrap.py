@@ -36,7 +36,12 @@ def interval_over_people(statistic: Callable[[Floats], float], bootstrap: People
 
     >>> interval_over_people(lambda drawn: pairs.tar_at_far(1e-2, drawn), PeopleBootstrap(pairs.people))
     """
-    low, high = np.percentile([statistic(drawn) for drawn in bootstrap], [2.5, 97.5])
+    return _middle([statistic(drawn) for drawn in bootstrap])
+
+
+def _middle(draws: Sequence[float]) -> Interval:
+    """What holds the middle 95 % of some draws."""
+    low, high = np.percentile(draws, [2.5, 97.5])
     return Interval(float(low), float(high))
 
 
@@ -68,11 +73,5 @@ def paired_difference(
     def difference(drawn: Floats) -> float:
         return float(np.mean([mine(drawn) - other(drawn) for mine, other in zip(ours, theirs, strict=True)]))
 
-    draws: list[float] = []
-
-    def recorded(drawn: Floats) -> float:
-        draws.append(difference(drawn))
-        return draws[-1]
-
-    interval = interval_over_people(recorded, bootstrap)
-    return Paired(difference(np.ones(bootstrap.people)), float(np.std(draws, ddof=1)), interval)
+    draws = [difference(drawn) for drawn in bootstrap]
+    return Paired(difference(np.ones(bootstrap.people)), float(np.std(draws, ddof=1)), _middle(draws))
