@@ -7,8 +7,10 @@ import cv2
 import numpy as np
 import pytest
 
-from sphereface.data.portrait import HEIGHT, WIDTH, Traits, draw
+from sphereface.data.head import Head, landmarks
+from sphereface.data.portrait import HEIGHT, WIDTH, draw
 from sphereface.data.synthetic import AGE, SKIN, VERSION, SyntheticPeople, take
+from sphereface.data.traits import Traits
 
 PEOPLE = SyntheticPeople(seed=0)
 # Three faces, each as the mean colours of 3 x 3 tiles.
@@ -176,8 +178,6 @@ def test_a_photo_varies_in_everything_that_is_promised():
 
 
 def test_turning_the_head_moves_the_nose_against_the_eyes():
-    from sphereface.data.portrait import Head, landmarks
-
     person = PEOPLE.person(1)
     shot = take(person, np.random.default_rng(0))
 

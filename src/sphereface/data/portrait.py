@@ -1,142 +1,27 @@
-"""Draws one synthetic face: a head in three dimensions, turned, lit, photographed and cropped to 112 x 96.
+"""Draws one synthetic face: a head, turned, lit, photographed and cropped to 112 x 96.
 
-Lengths are in pixels of the crop, the origin between nose and upper lip of an average face, x right, y down, z towards
-the camera. A face is drawn as coloured polygons whose corners lie on a rounded head, so that a turn of the head moves
-the nose against the eyes and narrows the far side, as it does in photos. The five landmarks of the turned head are then
-laid on the template by a similarity transform, which is what alignment does to real photos.
+A face is drawn as coloured polygons whose corners lie on a rounded head, so that a turn of the head moves the nose
+against the eyes and narrows the far side, as it does in photos. The five landmarks of the turned head are then laid on
+the template by a similarity transform, which is what alignment does to real photos.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import NamedTuple
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
+
+from sphereface.data.canvas import Canvas, Colour, Image, Points, ellipse, mix, moved, some_colour
+from sphereface.data.head import Head, eye_place, landmarks, mouth_place, nose_lift
+from sphereface.data.traits import Shot, Traits
 
 HEIGHT, WIDTH = 112, 96
-TEMPLATE = np.array(
-    [[30.2946, 51.6963], [65.5318, 51.5014], [48.0252, 71.7366], [33.5493, 92.3655], [62.7299, 92.2041]]
-)
-SUBPIXEL = 4  # OpenCV draws on a grid of 1/16 pixel
 
-Points = NDArray[np.float64]
-Image = NDArray[np.uint8]
-Colour = tuple[float, float, float]
-Lift = float | Points
-
-
-class _Shape(NamedTuple):
-    points: Points  # (N, 2)
-    lift: Lift | None  # above the face; None: the points are pixels of the crop
-    colour: Colour
-    thickness: int  # 0 fills
-    closed: bool = True
-
-
-@dataclass(frozen=True)
-class Traits:
-    """What makes a person; each number is 0 for an average face and about 1 for an unusual one, unless stated."""
-
-    # bone
-    head_width: float
-    head_height: float
-    jaw: float
-    chin: float
-    cheek: float
-    forehead: float
-    # skin
-    skin: float  # 0 light .. 1 dark
-    undertone: float
-    # eyes
-    eye_gap: float
-    eye_height: float
-    eye_size: float
-    eye_shape: float
-    eye_tilt: float
-    iris: float
-    eye_depth: float
-    # brows
-    brow_height: float
-    brow_weight: float
-    brow_tilt: float
-    brow_arch: float
-    # nose
-    nose_length: float
-    nose_width: float
-    nose_depth: float
-    nose_bridge: float
-    # mouth
-    mouth_width: float
-    mouth_height: float
-    upper_lip: float
-    lower_lip: float
-    lip_colour: float
-    # ears
-    ear_size: float
-    ear_height: float
-    ear_spread: float
-    # hair
-    hair_colour: float
-    hair_red: float
-    hair_length: float
-    hair_volume: float
-    hairline: float
-    parting: float
-    beard: float
-    # age
-    age: float  # 0 young .. 1 old
-    # marks
-    mole_x: float
-    mole_y: float
-    freckles: float
-    glasses: float
-
-    @classmethod
-    def count(cls) -> int:
-        """How many numbers make a person."""
-        return len(fields(cls))
-
-
-@dataclass(frozen=True)
-class Shot:
-    """What changes from photo to photo of one person."""
-
-    yaw: float  # radians
-    pitch: float
-    shift: tuple[float, float]  # pixels by which the alignment is off
-    zoom: float
-    roll: float
-    light: tuple[float, float, float]  # direction
-    ambient: float
-    exposure: float
-    tint: Colour
-    smile: float
-    mouth_open: float
-    brow_raise: float
-    eye_open: float
-    gaze: tuple[float, float]
-    hair_change: float
-    beard_change: float
-    wears_glasses: bool
-    wears_hat: bool
-    hand: float  # 0 none, else where it covers
-    background: int  # seeds it
-    blur: float
-    noise: float
-    quality: int
-
-
-def mix(a: Colour, b: Colour, share: float) -> Colour:
-    """A colour between two."""
-    share = min(1.0, max(0.0, share))
-    return a[0] + share * (b[0] - a[0]), a[1] + share * (b[1] - a[1]), a[2] + share * (b[2] - a[2])
-
-
-def some_colour(rng: np.random.Generator, low: float, high: float) -> Colour:
-    """A colour at random."""
-    return rng.uniform(low, high), rng.uniform(low, high), rng.uniform(low, high)
+_LID, _BROW, _LIPS = np.linspace(-1, 1, 7), np.linspace(0, 1, 6), np.linspace(-1, 1, 9)
+_ARCH = np.sin(np.pi * _BROW)
+_TURN = np.linspace(0, 2 * np.pi, 40, endpoint=False)
+_ACROSS, _ALONG = np.sin(_TURN), -np.cos(_TURN)  # around the head from its top, clockwise
+# Light changes slowly over a face: it is computed for every fourth pixel.
+_X, _Y = np.meshgrid(np.arange(0.5, WIDTH, 2, dtype=np.float32), np.arange(0.5, HEIGHT, 2, dtype=np.float32))
 
 
 class Palette:
@@ -155,159 +40,21 @@ class Palette:
         self.iris = mix((66, 42, 26), (96, 142, 172), 0.35 + 0.4 * person.iris - 0.5 * (person.skin - 0.3))
 
 
-class Head:
-    """The turned head: where points of the face fall in the crop."""
-
-    def __init__(self, person: Traits, shot: Shot) -> None:
-        self.half_width = 35.5 + 2.4 * person.head_width
-        self.top = -58 - 3.5 * person.forehead - 2.0 * person.head_height
-        self.bottom = 41 + 2.6 * person.chin + 2.0 * person.head_height
-        self.depth = 36.0
-        self.centre = np.array([0.0, (self.top + self.bottom) / 2, -26.0])
-        cy, sy, cp, sp = math.cos(shot.yaw), math.sin(shot.yaw), math.cos(shot.pitch), math.sin(shot.pitch)
-        turn = np.array([[cy, 0.0, sy], [0.0, 1.0, 0.0], [-sy, 0.0, cy]])
-        nod = np.array([[1.0, 0.0, 0.0], [0.0, cp, -sp], [0.0, sp, cp]])
-        self.rotation = nod @ turn
-        self.similarity = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-
-    def surface(self, xy: Points, lift: Lift = 0.0) -> Points:
-        """Points (N, 2) of a frontal face on the rounded head, (N, 3); `lift` raises them above it."""
-        across = xy[:, 0] / (self.half_width + 3)
-        along = (xy[:, 1] - self.centre[1]) / ((self.bottom - self.top) / 2 + 6)
-        z = self.depth * np.sqrt(np.clip(1 - across**2 - along**2, 0.02, None)) + self.centre[2] + lift
-        return np.column_stack([xy, z])
-
-    def view(self, points: Points) -> Points:
-        """Where points (N, 3) of the head fall on the film, (N, 2): turned, with a little perspective."""
-        turned = (points - self.centre) @ self.rotation.T
-        return self.place(turned[:, :2] / (1 - turned[:, 2:] / 420) + self.centre[:2])
-
-    def place(self, film: Points) -> Points:
-        """Where points (N, 2) of the film fall in the crop."""
-        return np.asarray(film @ self.similarity[:, :2].T + self.similarity[:, 2])
-
-    def align(self, landmarks: Points, shot: Shot) -> None:
-        """Lay the five landmarks (5, 3) on the template, but for the error that a detector makes."""
-        source = self.view(landmarks)
-        mean_s, mean_t = source.mean(0), TEMPLATE.mean(0)
-        s, t = source - mean_s, TEMPLATE - mean_t
-        a, b = (s * t).sum(), (s[:, 0] * t[:, 1] - s[:, 1] * t[:, 0]).sum()
-        scale, angle = math.hypot(a, b) / (s**2).sum() * shot.zoom, math.atan2(b, a) + shot.roll
-        linear = scale * np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
-        offset = mean_t - linear @ mean_s + np.array(shot.shift)
-        self.similarity = np.column_stack([linear, offset])
-
-
-class Canvas:
-    """A crop under the brush. Shapes wait in order and are laid on the head all at once, which is much faster."""
-
-    def __init__(self, image: Image, head: Head) -> None:
-        self.image, self.head = image, head
-        self.waiting: list[_Shape] = []
-
-    def fill(self, points: Points, colour: Colour) -> None:
-        """Fill a polygon (N, 2) in crop pixels."""
-        self.waiting.append(_Shape(points, None, colour, 0))
-
-    def stroke(self, points: Points, colour: Colour, thickness: int = 1, *, closed: bool = False) -> None:
-        """Draw a line through points (N, 2) in crop pixels."""
-        self.waiting.append(_Shape(points, None, colour, thickness, closed))
-
-    def patch(self, xy: Points, colour: Colour, lift: Lift = 0.0) -> None:
-        """Fill a polygon (N, 2) that lies on the face, or `lift` above it."""
-        self.waiting.append(_Shape(xy, lift, colour, 0))
-
-    def crease(self, xy: Points, colour: Colour, thickness: int = 1, lift: Lift = 0.0, *, closed: bool = False) -> None:
-        """Draw a line that lies on the face, or `lift` above it."""
-        self.waiting.append(_Shape(xy, lift, colour, thickness, closed))
-
-    def paint(self) -> Image:
-        """Draw what waits, first come first drawn."""
-        on_face = [shape for shape in self.waiting if shape.lift is not None]
-        lifts = [
-            np.full(len(shape.points), shape.lift) if isinstance(shape.lift, float) else shape.lift for shape in on_face
-        ]
-        flat = np.concatenate([shape.points for shape in on_face])
-        laid = self.head.view(self.head.surface(flat, np.concatenate(lifts)))  # type: ignore[arg-type]
-        places = _cut(laid, [len(shape.points) for shape in on_face])
-        for shape in self.waiting:
-            points = shape.points if shape.lift is None else next(places)
-            grid = np.rint(points * (1 << SUBPIXEL)).astype(np.int32)
-            if shape.thickness:
-                cv2.polylines(self.image, [grid], shape.closed, shape.colour, shape.thickness, cv2.LINE_AA, SUBPIXEL)
-            else:
-                cv2.fillPoly(self.image, [grid], shape.colour, cv2.LINE_AA, SUBPIXEL)
-        return self.image
-
-
-def _cut(points: Points, lengths: Sequence[int]) -> Iterator[Points]:
-    start = 0
-    for length in lengths:
-        yield points[start : start + length]
-        start += length
-
-
-_CIRCLE = np.column_stack([np.cos(np.linspace(0, 2 * np.pi, 18, endpoint=False)),
-                           np.sin(np.linspace(0, 2 * np.pi, 18, endpoint=False))])  # fmt: skip
-_LID, _BROW, _LIPS = np.linspace(-1, 1, 7), np.linspace(0, 1, 6), np.linspace(-1, 1, 9)
-_ARCH = np.sin(np.pi * _BROW)
-_TURN = np.linspace(0, 2 * np.pi, 40, endpoint=False)
-_ACROSS, _ALONG = np.sin(_TURN), -np.cos(_TURN)  # around the head from its top, clockwise
-# Light changes slowly over a face: it is computed for every fourth pixel.
-_X, _Y = np.meshgrid(np.arange(0.5, WIDTH, 2, dtype=np.float32), np.arange(0.5, HEIGHT, 2, dtype=np.float32))
-
-
-def ellipse(x: float, y: float, rx: float, ry: float, tilt: float = 0.0) -> Points:
-    """A closed curve (18, 2)."""
-    c, s = math.cos(tilt), math.sin(tilt)
-    return np.asarray(_CIRCLE * (rx, ry) @ np.array([[c, s], [-s, c]]) + (x, y))
-
-
-def moved(points: list[list[float]], across: float) -> Points:
-    """Points (N, 2), shifted sideways."""
-    return np.asarray(np.array(points) + np.array([across, 0.0]))
-
-
-def landmarks(person: Traits, shot: Shot, head: Head) -> Points:
-    """Eyes, nose tip and mouth corners, (5, 3)."""
-    eye_x, eye_y = eye_place(person)
-    nose_y = 0.5 + 2.2 * person.nose_length
-    mouth_x, mouth_y = 14.2 + 1.5 * person.mouth_width + 2.0 * shot.smile, mouth_place(person)
-    corners = mouth_y - 1.6 * shot.smile
-    flat = np.array([[-eye_x, eye_y], [eye_x, eye_y], [0.0, nose_y], [-mouth_x, corners], [mouth_x, corners]])
-    return head.surface(flat, np.array([-2.0, -2.0, nose_lift(person), 1.0, 1.0]))
-
-
-def eye_place(person: Traits) -> tuple[float, float]:
-    """Where the right eye of the picture is."""
-    return 17.4 + 1.3 * person.eye_gap, -20.0 + 1.3 * person.eye_height
-
-
-def mouth_place(person: Traits) -> float:
-    """How low the mouth sits."""
-    return 20.5 + 1.5 * person.mouth_height
-
-
-def nose_lift(person: Traits) -> float:
-    """How far the tip of the nose stands out."""
-    return 11.0 + 2.5 * person.nose_depth
-
-
 def draw(person: Traits, shot: Shot) -> Image:
     """One photo of one person, aligned: (112, 96, 3) uint8 RGB."""
     rng = np.random.default_rng(shot.background)
     head = Head(person, shot)
     head.align(landmarks(person, shot, head), shot)
-    canvas, palette = Canvas(_background(rng), head), Palette(person)
-    _behind(canvas, person, shot, palette, rng)
+    canvas, palette = Canvas(_background(rng), head.lay), Palette(person)
+    _behind(canvas, head, person, shot, palette, rng)
     outline = _outline(person, shot, head)
     canvas.fill(outline, palette.skin)
-    _skin_details(canvas, person, shot, palette)
+    _skin_details(canvas, head, person, shot, palette)
     _eyes(canvas, person, shot, palette)
     _nose(canvas, person, palette)
     _mouth(canvas, person, shot, palette)
-    _hair(canvas, person, shot, palette, outline)
-    _worn(canvas, person, shot, outline, rng)
+    _hair(canvas, head, person, shot, palette, outline)
+    _worn(canvas, head, person, shot, outline, rng)
     return _expose(canvas.paint(), shot, outline, rng)
 
 
@@ -329,8 +76,7 @@ def _outline(person: Traits, shot: Shot, head: Head) -> Points:
     return head.place(np.column_stack([x, y]))
 
 
-def _behind(canvas: Canvas, person: Traits, shot: Shot, palette: Palette, rng: np.random.Generator) -> None:
-    head = canvas.head
+def _behind(canvas: Canvas, head: Head, person: Traits, shot: Shot, palette: Palette, rng: np.random.Generator) -> None:
     shift = -22 * math.sin(shot.yaw)
     length = 0.9 * person.hair_length + 0.5 * shot.hair_change
     volume = 3.0 + 2.5 * person.hair_volume + 2.0 * shot.hair_change
@@ -355,7 +101,7 @@ def _behind(canvas: Canvas, person: Traits, shot: Shot, palette: Palette, rng: n
         canvas.stroke(head.place(inner), palette.shadow, closed=True)
 
 
-def _skin_details(canvas: Canvas, person: Traits, shot: Shot, palette: Palette) -> None:
+def _skin_details(canvas: Canvas, head: Head, person: Traits, shot: Shot, palette: Palette) -> None:
     eye_x, eye_y = eye_place(person)
     for side in (-1.0, 1.0):
         canvas.patch(
@@ -366,8 +112,8 @@ def _skin_details(canvas: Canvas, person: Traits, shot: Shot, palette: Palette) 
     beard = person.beard + 0.35 * shot.beard_change
     if beard > 0.7:
         share = min(0.85, 0.25 + 0.5 * (beard - 0.7))
-        jaw = canvas.head.half_width * 0.86
-        low = canvas.head.bottom - 1
+        jaw = head.half_width * 0.86
+        low = head.bottom - 1
         right: list[list[float]] = [
             [0, low],
             [jaw * 0.5, low - 3],
@@ -473,8 +219,7 @@ def _mouth(canvas: Canvas, person: Traits, shot: Shot, palette: Palette) -> None
     canvas.crease(np.array([[-5.0, y + 7.5], [0, y + 8.5], [5, y + 7.5]]), mix(palette.skin, palette.shadow, 0.4))
 
 
-def _hair(canvas: Canvas, person: Traits, shot: Shot, palette: Palette, outline: Points) -> None:
-    head = canvas.head
+def _hair(canvas: Canvas, head: Head, person: Traits, shot: Shot, palette: Palette, outline: Points) -> None:
     baldness = person.hairline + 1.2 * max(0.0, person.age - 0.6) - 0.3 * shot.hair_change
     if baldness > 1.9:
         return
@@ -488,11 +233,10 @@ def _hair(canvas: Canvas, person: Traits, shot: Shot, palette: Palette, outline:
     temple = head.half_width - 2.5
     edge = np.array([[temple, -20.0], [temple - 4, line + 8], [12 + 0.3 * part, line + 1.5], [part, line - 3],
                      [-12 + 0.3 * part, line + 1.5], [-temple + 4, line + 8], [-temple, -20.0]])  # fmt: skip
-    canvas.fill(np.vstack([cap, head.view(head.surface(edge, 1.0))]), palette.hair)
+    canvas.fill(np.vstack([cap, head.lay(edge, 1.0)]), palette.hair)
 
 
-def _worn(canvas: Canvas, person: Traits, shot: Shot, outline: Points, rng: np.random.Generator) -> None:
-    head = canvas.head
+def _worn(canvas: Canvas, head: Head, person: Traits, shot: Shot, outline: Points, rng: np.random.Generator) -> None:
     if shot.wears_glasses:
         eye_x, eye_y = eye_place(person)
         frame = some_colour(rng, 10, 110)
@@ -508,7 +252,7 @@ def _worn(canvas: Canvas, person: Traits, shot: Shot, outline: Points, rng: np.r
         above = np.concatenate([np.arange(29, 40), np.arange(0, 12)])
         cap = middle + (outline[above] - middle) * 1.16
         low = -34 + rng.uniform(-5, 4)
-        brim = head.view(head.surface(np.array([[34.0, low], [0, low + 3], [-34, low]]), 5.0))
+        brim = head.lay(np.array([[34.0, low], [0, low + 3], [-34, low]]), 5.0)
         canvas.fill(np.vstack([cap, brim]), colour)
         canvas.stroke(brim, mix(colour, (0, 0, 0), 0.4), 2)
     if shot.hand:

@@ -20,7 +20,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from sphereface.data.portrait import Image, Shot, Traits, draw
+from sphereface.data.canvas import Image
+from sphereface.data.portrait import draw
+from sphereface.data.traits import Shot, Traits
 
 VERSION = 1
 

@@ -1,0 +1,102 @@
+"""A brush: coloured polygons and lines, in pixels of the crop or on a surface that says where they fall."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+SUBPIXEL = 4  # OpenCV draws on a grid of 1/16 pixel
+
+Points = NDArray[np.float64]
+Image = NDArray[np.uint8]
+Colour = tuple[float, float, float]
+Lift = float | Points
+
+
+def mix(a: Colour, b: Colour, share: float) -> Colour:
+    """A colour between two."""
+    share = min(1.0, max(0.0, share))
+    return a[0] + share * (b[0] - a[0]), a[1] + share * (b[1] - a[1]), a[2] + share * (b[2] - a[2])
+
+
+def some_colour(rng: np.random.Generator, low: float, high: float) -> Colour:
+    """A colour at random."""
+    return rng.uniform(low, high), rng.uniform(low, high), rng.uniform(low, high)
+
+
+class _Shape(NamedTuple):
+    points: Points  # (N, 2)
+    lift: Lift | None  # above the face; None: the points are pixels of the crop
+    colour: Colour
+    thickness: int  # 0 fills
+    closed: bool = True
+
+
+class Canvas:
+    """A crop under the brush; `lay` maps points (N, 2) of the face, and their lifts above it, to pixels.
+
+    Shapes wait in order and are laid on the face all at once, which is much faster.
+    """
+
+    def __init__(self, image: Image, lay: Callable[[Points, Points], Points]) -> None:
+        self.image, self.lay = image, lay
+        self.waiting: list[_Shape] = []
+
+    def fill(self, points: Points, colour: Colour) -> None:
+        """Fill a polygon (N, 2) in crop pixels."""
+        self.waiting.append(_Shape(points, None, colour, 0))
+
+    def stroke(self, points: Points, colour: Colour, thickness: int = 1, *, closed: bool = False) -> None:
+        """Draw a line through points (N, 2) in crop pixels."""
+        self.waiting.append(_Shape(points, None, colour, thickness, closed))
+
+    def patch(self, xy: Points, colour: Colour, lift: Lift = 0.0) -> None:
+        """Fill a polygon (N, 2) that lies on the face, or `lift` above it."""
+        self.waiting.append(_Shape(xy, lift, colour, 0))
+
+    def crease(self, xy: Points, colour: Colour, thickness: int = 1, lift: Lift = 0.0, *, closed: bool = False) -> None:
+        """Draw a line that lies on the face, or `lift` above it."""
+        self.waiting.append(_Shape(xy, lift, colour, thickness, closed))
+
+    def paint(self) -> Image:
+        """Draw what waits, first come first drawn."""
+        on_face = [shape for shape in self.waiting if shape.lift is not None]
+        lifts = [
+            np.full(len(shape.points), shape.lift) if isinstance(shape.lift, float) else shape.lift for shape in on_face
+        ]
+        flat = np.concatenate([shape.points for shape in on_face])
+        laid = self.lay(flat, np.concatenate(lifts))  # type: ignore[arg-type]
+        places = _cut(laid, [len(shape.points) for shape in on_face])
+        for shape in self.waiting:
+            points = shape.points if shape.lift is None else next(places)
+            grid = np.rint(points * (1 << SUBPIXEL)).astype(np.int32)
+            if shape.thickness:
+                cv2.polylines(self.image, [grid], shape.closed, shape.colour, shape.thickness, cv2.LINE_AA, SUBPIXEL)
+            else:
+                cv2.fillPoly(self.image, [grid], shape.colour, cv2.LINE_AA, SUBPIXEL)
+        return self.image
+
+
+def _cut(points: Points, lengths: Sequence[int]) -> Iterator[Points]:
+    start = 0
+    for length in lengths:
+        yield points[start : start + length]
+        start += length
+
+
+_CIRCLE = np.column_stack([np.cos(np.linspace(0, 2 * np.pi, 18, endpoint=False)),
+                           np.sin(np.linspace(0, 2 * np.pi, 18, endpoint=False))])  # fmt: skip
+
+
+def ellipse(x: float, y: float, rx: float, ry: float, tilt: float = 0.0) -> Points:
+    """A closed curve (18, 2)."""
+    c, s = math.cos(tilt), math.sin(tilt)
+    return np.asarray(_CIRCLE * (rx, ry) @ np.array([[c, s], [-s, c]]) + (x, y))
+
+
+def moved(points: list[list[float]], across: float) -> Points:
+    """Points (N, 2), shifted sideways."""
+    return np.asarray(np.array(points) + np.array([across, 0.0]))
