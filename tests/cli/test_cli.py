@@ -39,24 +39,22 @@ def test_bad_usage_exits_with_two(arguments):
     assert ran.stdout == ""
 
 
+def run_broken(error: str) -> subprocess.CompletedProcess[str]:
+    """A verb that raises."""
+    code = (
+        f"import sphereface.cli as c\ndef broken(): raise {error}\nc.app.command('broken')(broken)\nc.main(['broken'])"
+    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
 def test_an_error_of_ours_is_one_line_and_exit_code_two():
-    ran = subprocess.run(
-        [sys.executable, "-c", "import sphereface.cli as c\n"
-         "def broken(): raise ValueError('this came; that was wanted')\n"
-         "c.app.command('broken')(broken)\nc.main(['broken'])"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    ran = run_broken("ValueError('this came; that was wanted')")
     assert ran.returncode == 2
     assert ran.stderr == "sphereface: this came; that was wanted\n"
 
 
 def test_a_failed_job_is_one_line_and_exit_code_one():
-    ran = subprocess.run(
-        [sys.executable, "-c", "import sphereface.cli as c\n"
-         "def broken(): raise RuntimeError('out of memory\\nlong story')\n"
-         "c.app.command('broken')(broken)\nc.main(['broken'])"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    ran = run_broken("RuntimeError('out of memory' + chr(10) + 'long story')")
     assert ran.returncode == 1
     assert ran.stderr.startswith("sphereface: out of memory")
     assert ran.stderr.count("\n") == 1

@@ -65,6 +65,13 @@ def test_populations_never_meet():
     assert len(numbers) == len(set(numbers))
 
 
+def test_drawing_tells_how_far_it_is_and_ends_at_the_announced_number():
+    heard: list[int] = []
+    sets = openset.draw_sets(TINY, workers=1, progress=heard.append)
+    assert heard == sorted(heard)
+    assert heard[-1] == TINY.faces == sum(len(each.people) for each in sets[:3])
+
+
 def test_every_contender_sees_the_same_faces_and_starts_from_the_same_network(monkeypatch):
     seen = {}
 

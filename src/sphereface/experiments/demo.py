@@ -13,17 +13,15 @@ from numpy.typing import NDArray
 from sphereface.data.synthetic import VERSION, SyntheticPeople
 from sphereface.experiments.openset import (
     CONTENDERS,
-    DISTRACTORS,
     FAR,
     FOLDS,
     NET,
     TEST,
     TRAIN,
-    Faces,
     Measured,
     Scale,
     draw,
-    make_pairs,
+    draw_sets,
     measure,
     train,
 )
@@ -90,24 +88,12 @@ def run_demo(scale: Scale, folder: Path, *, seed: int, workers: int, begin: Begi
     start = time.perf_counter()
     try:
         _spheres(found, folder, workers, begin)
-        everybody = scale.people * scale.photos + scale.test_people * scale.test_photos + scale.distractors
-        task, drawn = begin("drawing faces", everybody), 0
-
-        def album(first: int, people: int, photos: int) -> Faces:
-            nonlocal drawn
-            faces = draw(first, people, photos, workers=workers, progress=lambda count: task(drawn + count))
-            drawn += people * photos
-            return faces
-
-        faces = album(TRAIN, scale.people, scale.photos)
-        test = album(TEST, scale.test_people, scale.test_photos)
-        distractors = album(DISTRACTORS, scale.distractors, 1)
-        pairs = make_pairs(scale.test_people, scale.test_photos, pairs=scale.pairs)
+        sets = draw_sets(scale, workers=workers, progress=begin("drawing faces", scale.faces))
         for contender in CONTENDERS:
             hear, losses = begin(f"training {contender.name}", scale.steps), list[float]()
-            net, _ = train(contender, faces, scale, seed=seed, on_step=_listen(hear, losses))
+            net, _ = train(contender, sets.train, scale, seed=seed, on_step=_listen(hear, losses))
             found.losses[contender.name] = losses
-            found.measured[contender.name] = measure(net, test, pairs, distractors)
+            found.measured[contender.name] = measure(net, sets)
             found.seconds = time.perf_counter() - start
             report(found, curves=False).write(folder / "report.html")
         found.finished = True
@@ -148,7 +134,6 @@ def _spheres(found: Findings, folder: Path, workers: int, begin: Begin) -> None:
 
 def report(found: Findings, *, curves: bool = True) -> Report:
     """The page, as far as things are known; curves take a few seconds to draw and can wait for the end."""
-    scale = found.scale
     page = Report(
         "A-Softmax on people it has never seen",
         f"sphereface demo, seed {found.seed}, synthetic faces version {VERSION}, {found.seconds:.0f} s",
@@ -156,19 +141,7 @@ def report(found: Findings, *, curves: bool = True) -> Report:
     if not found.finished:
         page.text("This run is not finished, or was interrupted: what follows is what was known by then.", note=True)
     if found.measured:
-        page.heading("Recognising strangers")
-        page.text(
-            f"The same small network was trained {len(CONTENDERS)} times on {scale.people} people, {scale.photos} "
-            f"photos each, for {scale.steps} steps, with the same faces in the same order, and tested on "
-            f"{scale.test_people} other people: {scale.pairs:,} pairs in {FOLDS} folds that share no person."
-        )
-        _table(page, found.rows())
-        page.text(
-            f"Accuracy: ten folds, mean and threshold from the other nine. TAR: same pairs accepted when {FAR:.0%} of "
-            "the different ones are, over all pairs. Angular Fisher score: scatter within over scatter between people, "
-            f"lower is better. Rank 1: found by another photo among {scale.distractors:,} distractors. One seed: "
-            "results/demo.md has three, and says how sure the differences are."
-        )
+        _add_table(page, found)
     if found.sphere is not None:
         page.heading("Why: the angles between people grow")
         page.figure(
@@ -177,31 +150,57 @@ def report(found: Findings, *, curves: bool = True) -> Report:
             wide=True,
         )
     if found.measured and curves:
-        page.figure(
-            _angles(found.measured),
-            "Angles between two photos of unseen people. The less the two hills overlap, the better.",
-            wide=True,
-        )
-        page.heading("How many are let in, how many wrongly")
-        page.figure(
-            figures.roc_curves({name: _curve(measured) for name, measured in found.measured.items()}),
-            "Unseen people, the pairs of the ten folds.",
-        )
-        page.heading("Training")
-        page.figure(
-            figures.training_curves(found.losses),
-            "A margin makes the task harder, so its loss stays higher; it is not the loss that we test.",
-        )
-    page.heading("The faces")
-    population = SyntheticPeople()
-    sample = np.stack([population.face(TEST + person, photo) for person in range(4) for photo in range(8)])
-    page.figure(figures.contact_sheet(sample, 8), "Four people of the test set, drawn by our own code; nobody exists.")
+        _add_curves(page, found)
+    _add_faces(page)
     page.heading("How to repeat this")
     page.code(
         f"sphereface demo --seed {found.seed}\n"
         f"network: sphereface4, width {NET['width']}, batch norm, 128 features; torch {torch.__version__}"
     )
     return page
+
+
+def _add_table(page: Report, found: Findings) -> None:
+    scale = found.scale
+    page.heading("Recognising strangers")
+    page.text(
+        f"The same small network was trained {len(CONTENDERS)} times on {scale.people} people, {scale.photos} photos "
+        f"each, for {scale.steps} steps, with the same faces in the same order, and tested on {scale.test_people} "
+        f"other people: {scale.pairs:,} pairs in {FOLDS} folds that share no person."
+    )
+    _table(page, found.rows())
+    page.text(
+        f"Accuracy: ten folds, mean and threshold from the other nine. TAR: same pairs accepted when {FAR:.0%} of the "
+        "different ones are, over all pairs. Angular Fisher score: scatter within over scatter between people, lower "
+        f"is better. Rank 1: found by another photo among {scale.distractors:,} distractors. One seed: "
+        "results/demo.md has three, and says how sure the differences are."
+    )
+
+
+def _add_curves(page: Report, found: Findings) -> None:
+    page.figure(
+        _angles(found.measured),
+        "Angles between two photos of unseen people. The less the two hills overlap, the better.",
+        wide=True,
+    )
+    page.heading("How many are let in, how many wrongly")
+    curves = {name: roc(measured.pairs.same, measured.scores) for name, measured in found.measured.items()}
+    page.figure(
+        figures.roc_curves({name: (curve.far, curve.tar) for name, curve in curves.items()}),
+        "Unseen people, the pairs of the ten folds.",
+    )
+    page.heading("Training")
+    page.figure(
+        figures.training_curves(found.losses),
+        "A margin makes the task harder, so its loss stays higher; it is not the loss that we test.",
+    )
+
+
+def _add_faces(page: Report) -> None:
+    page.heading("The faces")
+    population = SyntheticPeople()
+    sample = np.stack([population.face(TEST + person, photo) for person in range(4) for photo in range(8)])
+    page.figure(figures.contact_sheet(sample, 8), "Four people of the test set, drawn by our own code; nobody exists.")
 
 
 def _table(page: Report, rows: list[Row]) -> None:
@@ -217,18 +216,8 @@ def _table(page: Report, rows: list[Row]) -> None:
     )
 
 
-def _scores(measured: Measured) -> NDArray[np.float64]:
-    unit = measured.features / np.linalg.norm(measured.features, axis=1, keepdims=True)
-    return np.asarray((unit[measured.pairs.left] * unit[measured.pairs.right]).sum(1), dtype=np.float64)
-
-
-def _curve(measured: Measured) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    curve = roc(measured.pairs.same, _scores(measured))
-    return curve.far, curve.tar
-
-
 def _angles(measured: dict[str, Measured]) -> figures.Picture:
-    angles = {name: np.arccos(np.clip(_scores(found), -1, 1)) for name, found in measured.items()}
+    angles = {name: np.arccos(np.clip(found.scores, -1, 1)) for name, found in measured.items()}
     same = {name: angles[name][found.pairs.same] for name, found in measured.items()}
     different = {name: angles[name][~found.pairs.same] for name, found in measured.items()}
     return figures.angle_histograms(same, different)

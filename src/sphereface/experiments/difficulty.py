@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from sphereface.experiments.openset import CONTENDERS, TEST, TRAIN, Scale, draw, make_pairs, measure, train
+from sphereface.experiments.openset import CONTENDERS, Scale, draw_sets, measure, train
 from sphereface.training.loop import extract
 
 
@@ -20,13 +20,10 @@ class Difficulty(NamedTuple):
 def run_difficulty(scale: Scale, *, workers: int, seed: int = 0, say: Callable[[str], None]) -> Difficulty:
     """Train softmax with the demo's network and budget; no margin loss has a part in this."""
     say("drawing faces")
-    faces = draw(TRAIN, scale.people, scale.photos, workers=workers)
-    test = draw(TEST, scale.test_people, scale.test_photos, workers=workers)
-    softmax = CONTENDERS[0]
+    sets = draw_sets(scale, workers=workers)
     say("training softmax")
-    net, loss = train(softmax, faces, scale, seed=seed)
-    features = torch.from_numpy(extract(net, faces.images, mirror=False))
+    net, loss = train(CONTENDERS[0], sets.train, scale, seed=seed)
+    features = torch.from_numpy(extract(net, sets.train.images, mirror=False))
     with torch.no_grad():
         guesses = (features @ loss.weight.t() + loss.bias).argmax(1).numpy()  # type: ignore[operator]
-    measured = measure(net, test, make_pairs(scale.test_people, scale.test_photos, pairs=scale.pairs), None)
-    return Difficulty(float(np.mean(guesses == faces.people)), measured.accuracy())
+    return Difficulty(float(np.mean(guesses == sets.train.people)), measure(net, sets).accuracy())

@@ -45,6 +45,11 @@ class Scale:
     steps: int = 1_200
     sphere_steps: int = 120
 
+    @property
+    def faces(self) -> int:
+        """How many faces `draw_sets` draws."""
+        return self.people * self.photos + self.test_people * self.test_photos + self.distractors
+
 
 FULL = Scale()
 QUICK = Scale(
@@ -107,6 +112,17 @@ class Pairs(NamedTuple):
     fold: NDArray[np.int64]
 
 
+def random_pair(group: NDArray[np.int64], photos: int, *, same: bool, rng: np.random.Generator) -> tuple[int, int]:
+    """The places of two photos of one person, or of two people, of a group; the lower place first."""
+    if same:
+        person = int(rng.choice(group))
+        a, b = (person * photos + int(photo) for photo in rng.choice(photos, 2, replace=False))
+    else:
+        one, two = rng.choice(group, 2, replace=False)
+        a, b = int(one) * photos + int(rng.integers(photos)), int(two) * photos + int(rng.integers(photos))
+    return min(a, b), max(a, b)
+
+
 def make_pairs(people: int, photos: int, *, pairs: int = PAIRS, folds: int = FOLDS, seed: int = 0) -> Pairs:
     """As many same as different pairs, no pair twice, no person in two folds; faces are laid out person by person."""
     rng = np.random.default_rng(seed)
@@ -122,21 +138,39 @@ def make_pairs(people: int, photos: int, *, pairs: int = PAIRS, folds: int = FOL
                 raise ValueError(
                     f"{wanted} pairs from {len(group)} people with {photos} photos; there are only {available}"
                 )
-            found = 0
-            while found < wanted:
-                if same:
-                    person = int(rng.choice(group))
-                    a, b = (person * photos + int(photo) for photo in rng.choice(photos, 2, replace=False))
-                else:
-                    one, two = rng.choice(group, 2, replace=False)
-                    a, b = int(one) * photos + int(rng.integers(photos)), int(two) * photos + int(rng.integers(photos))
-                pair = (min(a, b), max(a, b))
-                if pair not in chosen:
-                    chosen[pair] = (same, fold)
-                    found += 1
+            enough = len(chosen) + wanted
+            while len(chosen) < enough:
+                chosen.setdefault(random_pair(group, photos, same=same, rng=rng), (same, fold))
     places = np.array(list(chosen))
     truth = np.array([same for same, _ in chosen.values()])
     return Pairs(places[:, 0], places[:, 1], truth, np.array([fold for _, fold in chosen.values()]))
+
+
+class Sets(NamedTuple):
+    """What the comparison needs: people to learn from, others to recognise, and a crowd to find them in."""
+
+    train: Faces
+    test: Faces
+    distractors: Faces
+    pairs: Pairs
+
+
+def draw_sets(scale: Scale, *, workers: int, progress: Progress = silent) -> Sets:
+    """All faces of a comparison; `progress` hears how many of `scale.faces` are drawn."""
+    done = 0
+
+    def album(start: int, people: int, photos: int) -> Faces:
+        nonlocal done
+        faces = draw(start, people, photos, workers=workers, progress=lambda count: progress(done + count))
+        done += len(faces.people)
+        return faces
+
+    return Sets(
+        train=album(TRAIN, scale.people, scale.photos),
+        test=album(TEST, scale.test_people, scale.test_photos),
+        distractors=album(DISTRACTORS, scale.distractors, 1),
+        pairs=make_pairs(scale.test_people, scale.test_photos, pairs=scale.pairs),
+    )
 
 
 @dataclass(frozen=True)
@@ -147,6 +181,12 @@ class Measured:
     people: NDArray[np.int64]
     pairs: Pairs
     distractors: NDArray[np.float32]
+
+    @cached_property
+    def scores(self) -> NDArray[np.float64]:
+        """The plain cosine of each verification pair."""
+        unit = unit_rows(self.features)
+        return np.asarray((unit[self.pairs.left] * unit[self.pairs.right]).sum(1), dtype=np.float64)
 
     @cached_property
     def verification(self) -> Verification:
@@ -176,12 +216,15 @@ class Measured:
 
     def rank_1(self) -> float:
         """How often the second photo of a person is found by the first, among distractors."""
-        if not len(self.distractors):
-            return float("nan")
-        unit, others = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (self.features, self.distractors))
+        unit, others = unit_rows(self.features), unit_rows(self.distractors)
         first = np.searchsorted(self.people, np.unique(self.people))
         mates = (unit[first] * unit[first + 1]).sum(1)
         return float((mate_ranks(mates, unit[first] @ others.T) == 1).mean())
+
+
+def unit_rows(features: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Features (N, D) at length one."""
+    return np.asarray(features / np.linalg.norm(features, axis=1, keepdims=True))
 
 
 def train(
@@ -203,7 +246,6 @@ def train(
     return net, loss
 
 
-def measure(net: SphereFaceNet, test: Faces, pairs: Pairs, distractors: Faces | None) -> Measured:
+def measure(net: SphereFaceNet, sets: Sets) -> Measured:
     """Features of the test faces and of the distractors, ready to be measured."""
-    far_away = extract(net, distractors.images) if distractors else np.zeros((0, 1), dtype=np.float32)
-    return Measured(extract(net, test.images), test.people, pairs, far_away)
+    return Measured(extract(net, sets.test.images), sets.test.people, sets.pairs, extract(net, sets.distractors.images))

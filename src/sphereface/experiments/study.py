@@ -8,18 +8,15 @@ import numpy as np
 from sphereface.data.synthetic import VERSION
 from sphereface.experiments.openset import (
     CONTENDERS,
-    DISTRACTORS,
     FAR,
     FOLDS,
     HELD_OUT,
     NET,
     RATES,
-    TEST,
-    TRAIN,
     Measured,
     Scale,
     draw,
-    make_pairs,
+    draw_sets,
     measure,
     train,
 )
@@ -69,41 +66,27 @@ def run_study(
 ) -> Study:
     """Search each contender's rate on held-out people, train it with every seed, and compare it with softmax."""
     say("drawing faces")
-    faces = draw(TRAIN, scale.people, scale.photos, workers=workers)
+    sets = draw_sets(scale, workers=workers)
     held_out = draw(HELD_OUT, scale.held_out_people, scale.test_photos, workers=workers)
-    test = draw(TEST, scale.test_people, scale.test_photos, workers=workers)
-    distractors = draw(DISTRACTORS, scale.distractors, 1, workers=workers)
-    pairs = make_pairs(scale.test_people, scale.test_photos, pairs=scale.pairs)
     search: dict[str, dict[float, float]] = {}
     chosen: dict[str, float] = {}
     measured: dict[str, list[Measured]] = {}
     for contender in CONTENDERS:
         found, first = {}, {}
         for rate in RATES:
-            net, _ = train(contender, faces, scale, seed=seeds[0], lr=rate)
+            net, _ = train(contender, sets.train, scale, seed=seeds[0], lr=rate)
             found[rate] = AllPairs(extract(net, held_out.images), held_out.people).tar_at_far(FAR)
-            first[rate] = measure(net, test, pairs, distractors)  # serves as the first seed, if this rate is taken
+            first[rate] = measure(net, sets)  # serves as the first seed, if this rate is taken
             say(f"{contender.name}, rate {rate:g}: TAR {found[rate]:.4f} on held-out people")
         rate = max(found, key=found.__getitem__)
         search[contender.name], chosen[contender.name] = found, rate
         measured[contender.name] = [first[rate]]
         for seed in seeds[1:]:
-            net, _ = train(contender, faces, scale, seed=seed, lr=rate)
-            measured[contender.name].append(measure(net, test, pairs, distractors))
+            net, _ = train(contender, sets.train, scale, seed=seed, lr=rate)
+            measured[contender.name].append(measure(net, sets))
         say(f"{contender.name}: accuracies {[round(each.accuracy(), 4) for each in measured[contender.name]]}")
     say("bootstrap over people")
-    bootstrap = PeopleBootstrap(scale.test_people, rounds=rounds)
-    base = measured["softmax"]
-    against = {
-        name: {
-            statistic: paired_difference(
-                [getattr(each, statistic) for each in runs], [getattr(each, statistic) for each in base], bootstrap
-            )
-            for statistic in STATISTICS
-        }
-        for name, runs in measured.items()
-        if name != "softmax"
-    }
+    against = compare_with_softmax(measured, PeopleBootstrap(scale.test_people, rounds=rounds))
     rows = {
         name: [
             {"accuracy": each.accuracy(), "tar": each.tar(), "fisher": each.fisher(), "rank_1": each.rank_1()}
@@ -114,10 +97,28 @@ def run_study(
     return Study(scale, seeds, search, chosen, rows, against)
 
 
+def compare_with_softmax(
+    measured: dict[str, list[Measured]], bootstrap: PeopleBootstrap
+) -> dict[str, dict[str, Paired]]:
+    """Each contender's difference from softmax in every statistic, all on the same draws of people."""
+
+    def asked(name: str, statistic: str) -> list[Callable[..., float]]:
+        return [getattr(each, statistic) for each in measured[name]]
+
+    return {
+        name: {
+            statistic: paired_difference(asked(name, statistic), asked("softmax", statistic), bootstrap)
+            for statistic in STATISTICS
+        }
+        for name in measured
+        if name != "softmax"
+    }
+
+
 def as_markdown(study: Study) -> str:
     """The page results/demo.md."""
     scale = study.scale
-    lines = [
+    head = [
         "# A-Softmax against softmax on synthetic faces",
         "",
         "Command: `sphereface reproduce synthetic --out results`. "
@@ -127,32 +128,46 @@ def as_markdown(study: Study) -> str:
         f"and {scale.steps} steps. Tested on {scale.test_people} people never seen: {scale.pairs:,} pairs in {FOLDS} "
         f"folds by person (accuracy), all pairs (TAR at FAR {FAR:g}), {scale.distractors:,} distractors (rank 1).",
         "",
+    ]
+    return "\n".join([*head, *_rates(study), *_test(study), *_differences(study)]) + "\n"
+
+
+def _rates(study: Study) -> list[str]:
+    return [
         "## Learning rate",
         "",
-        f"TAR at FAR {FAR:g} on {scale.held_out_people} held-out people who are neither in training nor in the test, "
-        f"seed {study.seeds[0]}; the best of the same three is taken.",
+        f"TAR at FAR {FAR:g} on {study.scale.held_out_people} held-out people who are neither in training nor in the "
+        f"test, seed {study.seeds[0]}; the best of the same three is taken.",
         "",
         "| loss | " + " | ".join(f"{rate:g}" for rate in RATES) + " | taken |",
         "|---|" + "---|" * (len(RATES) + 1),
-    ]
-    for name, found in study.search.items():
-        cells = " | ".join(f"{found[rate]:.2%}" for rate in RATES)
-        lines.append(f"| {name} | {cells} | {study.chosen[name]:g} |")
-    lines += [
+        *(
+            f"| {name} | " + " | ".join(f"{found[rate]:.2%}" for rate in RATES) + f" | {study.chosen[name]:g} |"
+            for name, found in study.search.items()
+        ),
         "",
+    ]
+
+
+def _test(study: Study) -> list[str]:
+    forms = {"accuracy": "{:.2%}", "tar": "{:.2%}", "fisher": "{:.3f}", "rank_1": "{:.2%}"}
+    return [
         f"## Test, mean over seeds {', '.join(str(seed) for seed in study.seeds)} (each seed)",
         "",
         f"| loss | accuracy | TAR at FAR {FAR:g} | angular Fisher score | rank 1 |",
         "|---|---|---|---|---|",
-    ]
-    for name, rows in study.runs.items():
-        columns = [
-            _mean_and_each([row[column] for row in rows], "{:.3f}" if column == "fisher" else "{:.2%}")
-            for column in ("accuracy", "tar", "fisher", "rank_1")
-        ]
-        lines.append(f"| {name} | " + " | ".join(columns) + " |")
-    lines += [
+        *(
+            f"| {name} | "
+            + " | ".join(_mean_and_each([row[column] for row in rows], form) for column, form in forms.items())
+            + " |"
+            for name, rows in study.runs.items()
+        ),
         "",
+    ]
+
+
+def _differences(study: Study) -> list[str]:
+    return [
         "## Difference from softmax",
         "",
         "Mean over seeds of the paired difference; standard error from a bootstrap over the test people, the same "
@@ -161,12 +176,11 @@ def as_markdown(study: Study) -> str:
         "",
         f"| loss | accuracy | TAR at FAR {FAR:g} | angular Fisher score |",
         "|---|---|---|---|",
-    ]
-    for name, by in study.against_softmax.items():
-        lines.append(
+        *(
             f"| {name} | " + " | ".join(_difference(by[statistic], statistic) for statistic in STATISTICS) + " |"
-        )
-    return "\n".join(lines) + "\n"
+            for name, by in study.against_softmax.items()
+        ),
+    ]
 
 
 def _mean_and_each(values: list[float], form: str) -> str:
