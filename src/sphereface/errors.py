@@ -11,3 +11,15 @@ class ModelFileError(SphereFaceError, ValueError):
 
 class ContractMismatch(SphereFaceError, ValueError):
     """Faces or features made in one way meet a model that wants another."""
+
+
+class UnreadableImage(SphereFaceError, ValueError):
+    """Bytes that are no image, a damaged one, or one over the limits."""
+
+
+class NoFaceFound(SphereFaceError, ValueError):
+    """A photo in which no face was found where one is needed."""
+
+
+class DataFormatError(SphereFaceError, ValueError):
+    """A list, record file or shard that does not hold what its format says; the text names the line or place."""
