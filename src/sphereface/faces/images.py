@@ -125,7 +125,7 @@ def _eight_bits(pixels: NDArray[Any]) -> Image:
     if pixels.dtype == np.uint8:
         return np.asarray(pixels, dtype=np.uint8)
     if pixels.dtype == np.uint16:
-        return np.right_shift(pixels, 8).astype(np.uint8)
+        return np.asarray(pixels >> 8, dtype=np.uint8)
     raise UnreadableImage(f"an image of {pixels.dtype} numbers; wanted 8 or 16 bits a channel: convert it to PNG")
 
 
