@@ -1,0 +1,52 @@
+"""What a detector found in a photo, and which of it to take."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sphereface.faces.images import Image
+
+Floats = NDArray[np.float32]
+Choice = Literal["centre", "largest", "all"]
+
+
+@dataclass(frozen=True)
+class Detections:
+    """Faces of one photo, the surest first.
+
+    boxes (N, 4) x1 y1 x2 y2, where a pixel is one wide; scores (N,); landmarks (N, 5, 2) x y, where the middle of a
+    pixel is a whole number: left eye, right eye, nose, left and right mouth corner; left as seen in the photo.
+    """
+
+    boxes: Floats
+    scores: Floats
+    landmarks: Floats
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __getitem__(self, chosen: NDArray[np.int64] | NDArray[np.bool_] | slice) -> "Detections":
+        return Detections(self.boxes[chosen], self.scores[chosen], self.landmarks[chosen])
+
+    @classmethod
+    def none(cls) -> "Detections":
+        """What a detector finds in a photo of a wall."""
+        empty = np.zeros((0, 4), np.float32)
+        return cls(empty, empty[:, 0], np.zeros((0, 5, 2), np.float32))
+
+
+def choose(found: Detections, photo: Image, which: Choice = "centre") -> Detections:
+    """The face nearest the photo's centre (the paper's rule), the largest, or all of them."""
+    if which == "all" or len(found) == 0:
+        return found
+    x1, y1, x2, y2 = found.boxes.T
+    if which == "largest":
+        best = np.argmax((x2 - x1) * (y2 - y1))
+    elif which == "centre":
+        height, width = photo.shape[:2]
+        best = np.argmin((x1 + x2 - width) ** 2 + (y1 + y2 - height) ** 2)
+    else:
+        raise ValueError(f"unknown choice {which!r}; choose one of centre, largest, all")
+    return found[best : best + 1]  # a slice keeps the first axis

@@ -1,0 +1,48 @@
+"""One door to the detectors, by name."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sphereface.faces.detections import Detections
+from sphereface.faces.images import Image
+from sphereface.faces.mtcnn import MTCNN, Preset
+from sphereface.faces.yunet import YuNet
+
+NAMES = ("mtcnn", "yunet")
+
+
+class Detector:
+    """Finds faces and their five points in photos.
+
+    `mtcnn` comes with its weights and takes a preset, `paper` or `fast`; `yunet` wants `model`, the path of its file.
+
+    >>> Detector().detect(photo).boxes.shape
+    (1, 4)
+    """
+
+    def __init__(
+        self,
+        name: str = "mtcnn",
+        preset: str | Preset = "paper",
+        model: str | Path | None = None,
+        *,
+        threads: int | None = None,
+    ) -> None:
+        if name not in NAMES:
+            raise ValueError(f"unknown detector {name!r}; choose one of {', '.join(NAMES)}")
+        if name == "yunet" and model is None:
+            raise ValueError("the detector yunet wants its model file: model=face_detection_yunet_2023mar.onnx")
+        if name == "mtcnn" and model is not None:
+            raise ValueError(f"the detector mtcnn has its own weights; model is {str(model)!r}, wanted for yunet only")
+        self.name = name
+        self._detector: MTCNN | YuNet = (
+            MTCNN(preset, threads=threads) if model is None else YuNet(model, threads=threads)
+        )
+
+    def detect(self, photo: Image) -> Detections:
+        """The faces of one photo (H, W, 3) uint8 RGB."""
+        return self._detector.detect(photo)
+
+    def detect_many(self, photos: Sequence[Image]) -> list[Detections]:
+        """The faces of each photo; many at once take less time each."""
+        return self._detector.detect_many(photos)

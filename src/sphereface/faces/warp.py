@@ -1,0 +1,155 @@
+"""Five points to a face: the similarity that carries landmarks to a template, and the warp that follows it."""
+
+from typing import Literal, NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from sphereface.errors import ContractMismatch
+from sphereface.faces.images import Image
+
+Template = Literal["sphereface", "matlab"]
+
+# Left eye, right eye, nose, left and right corner of the mouth, as (x, y) in a crop 112 high and 96 wide.
+PRINTED = np.array([[30.2946, 51.6963], [65.5318, 51.5014], [48.0252, 71.7366], [33.5493, 92.3655], [62.7299, 92.2041]])
+# The printed numbers count pixels from 1, as MATLAB does; all Python ports, and so the sets that people have, take them
+# as counted from 0, which moves the face by a pixel. Both are right for the models that were trained so.
+TEMPLATES: dict[str, NDArray[np.float64]] = {"sphereface": PRINTED, "matlab": PRINTED - 1}
+
+
+class Crop(NamedTuple):
+    """A window on the template's plane: a point p of the template lies at zoom * p + shift."""
+
+    height: int
+    width: int
+    zoom: float
+    shift: tuple[float, float]
+
+
+# The paper shows its three patches in a figure only; `wide` and `upper` are our choice.
+CROPS = {
+    "112x96": Crop(112, 96, 1.0, (0.0, 0.0)),
+    "112x112": Crop(112, 112, 1.0, (8.0, 0.0)),  # columns 8:104 are the 112x96 crop
+    "wide": Crop(112, 96, 0.8, (9.5, 11.1)),  # hair and chin: smaller about the crop's middle (47.5, 55.5)
+    "upper": Crop(112, 96, 1.4, (-19.7, -25.7)),  # eyes and nose: larger, (48, 58) comes to the middle
+}
+LEFT, RIGHT = 8, 104  # the columns of 112x112 that are 112x96
+
+
+def targets(template: str = "sphereface", crop: str = "112x96") -> NDArray[np.float64]:
+    """Where the five points of a face lie in a crop, (5, 2)."""
+    if template not in TEMPLATES:
+        raise ValueError(f"unknown template {template!r}; choose one of {', '.join(TEMPLATES)}")
+    if crop not in CROPS:
+        raise ValueError(f"unknown crop {crop!r}; choose one of {', '.join(CROPS)}")
+    return TEMPLATES[template] * CROPS[crop].zoom + CROPS[crop].shift
+
+
+def similarity(
+    source: NDArray[np.floating], target: NDArray[np.floating], *, reflect: bool = False
+) -> NDArray[np.float64]:
+    """The matrix (2, 3) of rotation, scale and shift that carries source points nearest to target points.
+
+    Least squares after Umeyama (1991), eq. 40 to 42. A mirror image is matched as well as a rotation can, unless
+    `reflect` allows the matrix to mirror.
+    """
+    source, target = np.asarray(source, np.float64), np.asarray(target, np.float64)
+    if source.shape != target.shape or source.ndim != 2 or source.shape[1] != 2 or len(source) < 2:
+        raise ValueError(f"points {source.shape} to match with {target.shape}; wanted (N, 2) twice, N at least 2")
+    if not (np.isfinite(source).all() and np.isfinite(target).all()):
+        raise ValueError("points with NaN or infinite coordinates; wanted finite ones")
+    from_mean, to_mean = source.mean(axis=0), target.mean(axis=0)
+    x, y = source - from_mean, target - to_mean
+    spread = (x**2).sum()
+    if spread <= 1e-12 * max(1.0, float((from_mean**2).sum())):
+        raise ValueError("points that all lie in one place; wanted five different ones")
+    u, s, v = np.linalg.svd(y.T @ x)
+    signs = np.ones(2)
+    if not reflect and np.linalg.det(u) * np.linalg.det(v) < 0:
+        signs[1] = -1
+    turn = (u * signs) @ v * (s @ signs) / spread
+    return np.column_stack([turn, to_mean - turn @ from_mean])
+
+
+def align(
+    photo: Image,
+    landmarks: NDArray[np.floating],
+    template: str = "sphereface",
+    crop: str = "112x96",
+    *,
+    antialias: bool = True,
+) -> Image:
+    """The face of a photo (H, W, 3) with five landmarks (5, 2), as a crop; black where the photo ends.
+
+    >>> face = align(photo, Detector().detect(photo).landmarks[0])
+    """
+    if photo.dtype != np.uint8 or photo.ndim != 3 or photo.shape[2] != 3:
+        raise ValueError(f"a photo of {photo.dtype} {photo.shape}; wanted uint8 (H, W, 3), RGB")
+    landmarks = np.asarray(landmarks)
+    if landmarks.shape != (5, 2):
+        raise ValueError(f"landmarks {landmarks.shape}; wanted (5, 2), one face")
+    matrix = similarity(landmarks, targets(template, crop))
+    height, width, _, _ = CROPS[crop]
+    if antialias:
+        photo, matrix = prefilter(photo, matrix, (height, width))
+    return np.asarray(cv2.warpAffine(photo, matrix, (width, height), flags=cv2.INTER_LINEAR), dtype=np.uint8)
+
+
+def prefilter(photo: Image, matrix: NDArray[np.float64], shape: tuple[int, int]) -> tuple[Image, NDArray[np.float64]]:
+    """Smooth what a shrinking warp would skip: the part of the photo that it needs, and its matrix from there.
+
+    Whole halvings by area, then a Gaussian for the rest, of width (1/s - 1) / 2 for a scale s between 1/2 and 1: it
+    fades out as s nears 1, so that a face of the crop's own size stays as sharp as it was.
+    """
+    scale = float(np.sqrt(abs(np.linalg.det(matrix[:, :2]))))
+    if scale >= 1:
+        return photo, matrix
+    x1, y1, x2, y2 = _needed(photo, matrix, shape, margin=3 / scale)
+    part, matrix = photo[y1:y2, x1:x2], matrix @ np.array([[1, 0, x1], [0, 1, y1], [0, 0, 1.0]])
+    while scale <= 0.5 and min(part.shape[:2]) >= 2:
+        height, width = part.shape[0] // 2, part.shape[1] // 2
+        part = np.asarray(cv2.resize(part[: 2 * height, : 2 * width], (width, height), interpolation=cv2.INTER_AREA))
+        matrix = matrix @ np.array([[2, 0, 0.5], [0, 2, 0.5], [0, 0, 1]])  # pixel i covers pixels 2i and 2i + 1
+        scale *= 2
+    if scale < 1 and part.size:
+        part = np.asarray(
+            cv2.GaussianBlur(part, (0, 0), max((1 / scale - 1) / 2, 1e-3), borderType=cv2.BORDER_REPLICATE)
+        )
+    return np.asarray(part, dtype=np.uint8), matrix
+
+
+def _needed(
+    photo: Image, matrix: NDArray[np.float64], shape: tuple[int, int], *, margin: float
+) -> tuple[int, int, int, int]:
+    """The part of a photo that a warp looks at, x1 y1 x2 y2, never empty."""
+    height, width = shape
+    back = cv2.invertAffineTransform(matrix)
+    corners = np.array([[0, 0, 1], [width, 0, 1], [0, height, 1], [width, height, 1]]) @ back.T
+    size = np.array(photo.shape[1::-1])
+    low = np.clip(np.floor(corners.min(axis=0) - margin), 0, size - 1).astype(int)
+    high = np.clip(np.ceil(corners.max(axis=0) + margin), low + 1, size).astype(int)
+    return int(low[0]), int(low[1]), int(high[0]), int(high[1])
+
+
+def centre_crop(photo: Image, crop: str = "112x96") -> Image:
+    """The middle of a photo in a crop's shape: what is left to do where no face was found. It is not aligned."""
+    height, width, _, _ = CROPS[crop]
+    scale = max(height / photo.shape[0], width / photo.shape[1])
+    shift = (np.array([width, height]) - 1 - scale * (np.array(photo.shape[1::-1]) - 1)) / 2
+    part, matrix = prefilter(photo, np.column_stack([scale * np.eye(2), shift]), (height, width))
+    face = cv2.warpAffine(part, matrix, (width, height), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    return np.asarray(face, dtype=np.uint8)
+
+
+def as_crop(face: Image, crop: str, *, source: str = "a face") -> Image:
+    """A stored face as the crop that a model wants: 112x112 serves 112x96 by its columns 8:104."""
+    wanted = CROPS[crop]
+    if face.shape == (wanted.height, wanted.width, 3):
+        return face
+    if crop == "112x96" and face.shape == (112, 112, 3):
+        return face[:, LEFT:RIGHT]
+    raise ContractMismatch(
+        f"{source}: {face.shape[0]} pixels high and {face.shape[1]} wide, wanted {wanted.height} and {wanted.width}; "
+        "make faces of photos first: sphereface data align SRC DST"
+    )

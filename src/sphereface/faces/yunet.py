@@ -1,0 +1,65 @@
+"""YuNet (Wu et al., 2023) through OpenCV: a fast detector for services; its model file is given by the caller."""
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+from sphereface.errors import ModelFileError
+from sphereface.faces.detections import Detections
+from sphereface.faces.images import Image
+
+SCORE, OVERLAP, MOST = 0.9, 0.3, 5000  # the values of OpenCV's own sample
+
+
+class YuNet:
+    """A single network over the whole photo.
+
+    Photos with a side over `longest` pixels are shrunk first: the time is that of the shrunk photo, and faces under
+    about ten pixels there are not found.
+    """
+
+    def __init__(
+        self, model: str | Path, *, score: float = SCORE, longest: int = 640, threads: int | None = None
+    ) -> None:
+        self.model, self.score, self.longest, self.threads = Path(model), score, longest, threads or 1
+        if not self.model.is_file():
+            raise ModelFileError(f"{model}: no such file; wanted YuNet's .onnx, as face_detection_yunet_2023mar.onnx")
+        self._local = threading.local()
+        self._net()  # a bad file is an error now
+
+    def detect(self, photo: Image) -> Detections:
+        """The faces of one photo (H, W, 3) uint8 RGB."""
+        height, width = photo.shape[:2]
+        scale = min(1.0, self.longest / max(height, width, 1))
+        small = photo
+        if scale < 1:
+            size = max(1, round(width * scale)), max(1, round(height * scale))
+            small = np.asarray(cv2.resize(photo, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
+        net = self._net()
+        net.setInputSize((small.shape[1], small.shape[0]))
+        found: Any = net.detect(cv2.cvtColor(small, cv2.COLOR_RGB2BGR))[1]  # None where there is no face
+        rows = np.zeros((0, 15), np.float32) if found is None else np.asarray(found, np.float32)
+        rows = rows[np.argsort(-rows[:, 14], kind="stable")]
+        back = np.array([width / small.shape[1], height / small.shape[0]], np.float32)
+        boxes = np.concatenate([rows[:, :2] * back, (rows[:, :2] + rows[:, 2:4]) * back], axis=1)
+        return Detections(boxes, rows[:, 14], rows[:, 4:14].reshape(-1, 5, 2) * back)
+
+    def detect_many(self, photos: Sequence[Image]) -> list[Detections]:
+        """The faces of each photo."""
+        with ThreadPoolExecutor(self.threads) as pool:
+            return list(pool.map(self.detect, photos))
+
+    def _net(self) -> cv2.FaceDetectorYN:
+        """A network for each thread: OpenCV's keeps the size of its input."""
+        if not hasattr(self._local, "net"):
+            try:
+                self._local.net = cv2.FaceDetectorYN.create(str(self.model), "", (32, 32), self.score, OVERLAP, MOST)
+            except cv2.error as error:
+                raise ModelFileError(f"{self.model}: not a YuNet model that OpenCV {cv2.__version__} reads") from error
+        net: cv2.FaceDetectorYN = self._local.net
+        return net
