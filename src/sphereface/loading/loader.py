@@ -1,0 +1,157 @@
+"""Batches of faces for training: the same for a seed and a step, whoever loads them and wherever a run resumed."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from sphereface.errors import UnreadableImage
+from sphereface.loading.ready import ReadyFaces
+from sphereface.loading.samplers import Sampler, mirrored, shard
+from sphereface.loading.scan import SIZES, UNREADABLE, Unreadable, unreadable_image
+from sphereface.loading.workers import START_METHOD, StartMethod, Workers
+
+
+class Batch(NamedTuple):
+    """What one training step sees."""
+
+    step: int  # the first is 0
+    images: Tensor  # (B, 3, H, W) uint8, channels last
+    labels: Tensor  # (B,) int64
+
+
+class FaceLoader:
+    """Batches from one step to the end of a run; iterating again goes on with the next batch not yet delivered.
+
+    With several `ranks`, each gets its share of the same global batch. Where a file breaks after it was prepared, the
+    run ends with an error that names it (`fail`), or the next readable face of the batch takes its place (`skip`):
+    `broken_later` lists such files, `replaced` counts the places.
+
+    >>> faces = prepare(PeopleFolder("faces/train"))
+    >>> for batch in FaceLoader(faces, Shuffled(len(faces), batch=64, seed=1), steps=1000, workers=2): ...
+    """
+
+    def __init__(
+        self,
+        faces: ReadyFaces,
+        sampler: Sampler,
+        *,
+        steps: int,
+        start: int = 0,
+        mirror: bool = True,
+        workers: int = 0,
+        start_method: StartMethod = START_METHOD,
+        prefetch: int = 4,
+        rank: int = 0,
+        ranks: int = 1,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        if sampler.count != len(faces):
+            raise ValueError(
+                f"the sampler draws from {sampler.count:,} faces; wanted the {len(faces):,} that are ready"
+            )
+        if start < 0 or steps < 0:
+            raise ValueError(f"start is {start}, steps is {steps}; wanted at least 0")
+        self.device = torch.device(device)
+        if self.device.type == "cuda" and not torch.cuda.is_available():
+            raise ValueError(f"device is {device}; this torch sees no CUDA device: use cpu")
+        self.faces, self.steps, self.step = faces, steps, start
+        self.broken_later: dict[str, str] = {}  # path: reason
+        self.replaced = 0
+        self._batches = _Batches(faces, sampler, mirror=mirror, rank=rank, ranks=ranks)
+        self._workers = Workers(workers, start_method, prefetch)
+
+    def __iter__(self) -> Iterator[Batch]:
+        if self._workers.count and self._workers.start_method == "spawn":
+            self.faces.share()
+        pin = self.device.type == "cuda"
+        with closing(self._workers.run(self._batches, range(self.step, self.steps), pin=pin)) as loaded:
+            for step, pixels, labels, broken in loaded:
+                self._note(step, broken, len(labels))
+                self.step = step + 1
+                images = pixels.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
+                yield Batch(step, images, labels.to(self.device, non_blocking=True))
+
+    def state_dict(self) -> dict[str, int | str]:
+        """The next step that was not yet delivered, and what must agree where the run goes on."""
+        return {"step": self.step, **self._batches.settings()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where a saved run stopped; other data or settings, which would give other batches, are an error."""
+        here = self._batches.settings()
+        changed = [
+            f"{name} was {state.get(name)!r}, is {here[name]!r}" for name in here if state.get(name) != here[name]
+        ]
+        if changed:
+            raise ValueError(
+                f"the batches would not be those of the saved run: {'; '.join(changed)}; restore what changed "
+                "(an image that broke since stays in the order if `prepare` is given the saved scan)"
+            )
+        self.step = int(state["step"])
+
+    def _note(self, step: int, broken: tuple[Unreadable, ...], size: int) -> None:
+        if not broken:
+            return
+        path, reason = broken[0]
+        if self.faces.on_unreadable == "fail":
+            raise UnreadableImage(
+                f"{path}: {reason}; it was readable when the run began: restore it and resume, "
+                "or have such faces replaced with on_unreadable='skip'"
+            )
+        if len(broken) == size:
+            raise UnreadableImage(
+                f"{path}: {reason}; so it is with all {size} faces of step {step}: bring back their disk and resume"
+            )
+        self.replaced += len(broken)
+        self.broken_later.update(broken)
+
+
+class _Loaded(NamedTuple):
+    """A batch as a worker sends it; what broke travels as text, for torch would wrap an error in a traceback."""
+
+    step: int
+    pixels: Tensor  # (B, H, W, 3)
+    labels: Tensor
+    broken: tuple[Unreadable, ...]
+
+
+class _Batches(Dataset[_Loaded]):
+    """One rank's batches by step."""
+
+    def __init__(self, faces: ReadyFaces, sampler: Sampler, *, mirror: bool, rank: int, ranks: int) -> None:
+        self.faces, self.sampler, self.mirror, self.rank, self.ranks = faces, sampler, mirror, rank, ranks
+        shard(sampler.indices(0), rank, ranks)  # uneven shares are an error now, and not in a worker
+
+    def settings(self) -> dict[str, int | str]:
+        """All that must agree for the batches to be the same."""
+        faces = {"crop": self.faces.crop, "fingerprint": self.faces.fingerprint}
+        return {**self.sampler.settings(), "mirror": self.mirror, **faces}
+
+    def __getitem__(self, step: int) -> _Loaded:
+        chosen = shard(self.sampler.indices(step), self.rank, self.ranks).copy()
+        pixels = torch.empty((len(chosen), *SIZES[self.faces.crop], 3), dtype=torch.uint8)
+        rows, broken = pixels.numpy(), {}
+        for place, index in enumerate(chosen):
+            try:
+                self.faces.read_into(int(index), rows[place])
+            except UNREADABLE as error:
+                broken[place] = unreadable_image(self.faces.images, int(index), error)
+        for place, stand_in in _stand_ins(set(broken), len(chosen)).items():
+            rows[place], chosen[place] = rows[stand_in], chosen[stand_in]
+        if self.mirror:
+            flips = shard(mirrored(self.sampler.seed, step, self.sampler.batch), self.rank, self.ranks)
+            for place in np.flatnonzero(flips).tolist():
+                rows[place] = cv2.flip(rows[place], 1)
+        labels = torch.from_numpy(self.faces.labels[chosen])
+        return _Loaded(step, pixels, labels, tuple(broken.values()))
+
+
+def _stand_ins(broken: set[int], size: int) -> dict[int, int]:
+    """For each broken place of a batch the next whole one, from the front again after the end; none where all broke."""
+    whole = [place for place in range(size) if place not in broken]
+    return {place: min(whole, key=lambda other: (other - place) % size) for place in broken} if whole else {}

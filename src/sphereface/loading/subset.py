@@ -1,0 +1,62 @@
+"""Some images of a set, as a set; and a fingerprint that tells two sets apart."""
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sphereface.data.people import FaceSet
+
+
+@dataclass(frozen=True, eq=False)
+class Subset:
+    """The chosen rows of a set, in their order, with people and labels of its own."""
+
+    faces: FaceSet
+    rows: NDArray[np.int64]
+    people: Sequence[str]
+    labels: NDArray[np.int64]
+
+    @cached_property
+    def paths(self) -> Sequence[str]:
+        """What each image is called."""
+        paths = self.faces.paths
+        return [paths[row] for row in self.rows]
+
+    def read(self, index: int) -> bytes:
+        """The image's encoded bytes."""
+        return self.faces.read(int(self.rows[index]))
+
+    def keep(self, kept: NDArray[np.bool_]) -> "Subset":
+        """The images marked in `kept` (N,); people and their labels stay as they are, even without images."""
+        return Subset(self, np.flatnonzero(kept), self.people, self.labels[kept])
+
+
+def without(faces: FaceSet, names: Collection[str]) -> tuple[Subset, tuple[str, ...]]:
+    """A set less some people and images, by person's name or image's path, and the names that nothing answered to.
+
+    Whoever has no image left is no class any more: the others are numbered anew, 0, 1, 2, ..., in their old order.
+    Without names the set keeps its numbers.
+    """
+    labels = np.asarray(faces.labels, np.int64)
+    if not names:
+        return Subset(faces, np.arange(len(labels)), faces.people, labels), ()
+    unwanted = set(names)
+    person_stays = np.array([name not in unwanted for name in faces.people])
+    image_stays = np.array([path not in unwanted for path in faces.paths])
+    rows = np.flatnonzero(person_stays[labels] & image_stays)
+    if not len(rows):
+        raise ValueError(f"nothing is left of {len(labels):,} images without those excluded; exclude fewer")
+    old, new = np.unique(labels[rows], return_inverse=True)
+    unknown = unwanted.difference(faces.people, faces.paths)
+    return Subset(faces, rows, [faces.people[label] for label in old], new.astype(np.int64)), tuple(sorted(unknown))
+
+
+def fingerprint(faces: FaceSet) -> str:
+    """SHA-256 over paths and labels: cheap, and another set or another order shows; the pixels are not read."""
+    digest = hashlib.sha256(np.asarray(faces.labels, "<i8").tobytes())
+    digest.update("\0".join(faces.paths).encode(errors="surrogateescape"))  # a file name may be no text
+    return digest.hexdigest()
