@@ -3,7 +3,7 @@
 from sphereface.loading.loader import Batch, FaceLoader
 from sphereface.loading.ready import ReadyFaces, prepare
 from sphereface.loading.samplers import PeoplePhotos, Sampler, Shuffled
-from sphereface.loading.scan import Scan, Unreadable, fit_crop, scan
+from sphereface.loading.scan import Scan, Unreadable, scan
 from sphereface.loading.subset import fingerprint, without
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "Shuffled",
     "Unreadable",
     "fingerprint",
-    "fit_crop",
     "prepare",
     "scan",
     "without",

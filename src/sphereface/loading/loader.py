@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 from sphereface.errors import UnreadableImage
 from sphereface.loading.ready import ReadyFaces
 from sphereface.loading.samplers import Sampler, mirrored, shard
-from sphereface.loading.scan import SIZES, UNREADABLE, Unreadable, unreadable_image
+from sphereface.loading.scan import UNREADABLE, Unreadable, face_shape, unreadable_image
 from sphereface.loading.workers import START_METHOD, StartMethod, Workers
 
 
@@ -134,7 +134,7 @@ class _Batches(Dataset[_Loaded]):
 
     def __getitem__(self, step: int) -> _Loaded:
         chosen = shard(self.sampler.indices(step), self.rank, self.ranks).copy()
-        pixels = torch.empty((len(chosen), *SIZES[self.faces.crop], 3), dtype=torch.uint8)
+        pixels = torch.empty((len(chosen), *face_shape(self.faces.crop)), dtype=torch.uint8)
         rows, broken = pixels.numpy(), {}
         for place, index in enumerate(chosen):
             try:

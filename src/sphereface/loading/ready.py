@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sphereface.data.people import FaceSet
 from sphereface.errors import UnreadableImage
-from sphereface.loading.scan import SIZES, Crop, Scan, Unreadable, read_face, scan
+from sphereface.loading.scan import Scan, Unreadable, face_shape, read_face, scan
 from sphereface.loading.subset import Subset, fingerprint, without
 from sphereface.loading.workers import START_METHOD, StartMethod
 
@@ -25,7 +25,7 @@ class ReadyFaces:
     """Faces that were readable when the run began; made by `prepare`."""
 
     images: Subset  # those that take part
-    crop: Crop
+    crop: str
     on_unreadable: OnUnreadable
     scan: Scan  # what decided about them
     not_found: tuple[str, ...]  # excluded names that nothing answered to
@@ -81,7 +81,7 @@ class ReadyFaces:
 def prepare(
     faces: FaceSet,
     *,
-    crop: Crop = "112x96",
+    crop: str = "112x96",
     on_unreadable: OnUnreadable = "fail",
     exclude: Collection[str] = frozenset(),
     cache_bytes: int = CACHE_BYTES,
@@ -100,12 +100,10 @@ def prepare(
     """
     if on_unreadable not in ("fail", "skip"):
         raise ValueError(f"on_unreadable is {on_unreadable!r}; choose 'fail' or 'skip'")
-    if crop not in SIZES:
-        raise ValueError(f"crop is {crop!r}; choose one of {', '.join(SIZES)}")
     chosen, not_found = without(faces, exclude)
     if known is not None:
         _check_same_set(known, chosen)
-    shape = (len(chosen.rows), *SIZES[crop], 3)
+    shape = (len(chosen.rows), *face_shape(crop))
     pixels = torch.empty(shape, dtype=torch.uint8) if np.prod(shape) <= cache_bytes else None
     found = known
     if found is None or pixels is not None:

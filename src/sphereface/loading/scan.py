@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,11 +14,10 @@ from torch.utils.data import Dataset
 from sphereface.data.people import FaceSet
 from sphereface.errors import ContractMismatch, SphereFaceError
 from sphereface.faces.images import Image, decode
+from sphereface.faces.warp import CROPS, as_crop
 from sphereface.loading.subset import fingerprint
 from sphereface.loading.workers import START_METHOD, StartMethod, Workers
 
-Crop = Literal["112x96", "112x112"]
-SIZES: Mapping[Crop, tuple[int, int]] = {"112x96": (112, 96), "112x112": (112, 112)}  # height, width
 UNREADABLE = (SphereFaceError, OSError)  # what a set's `read` and the decoder raise for a bad image
 CHUNK = 64  # images that a worker looks at between two messages
 
@@ -53,24 +52,17 @@ class Scan:
         return cls(str(data["fingerprint"]), int(data["count"]), unreadable)
 
 
-def fit_crop(face: Image, crop: Crop, *, source: str) -> Image:
-    """A face in the crop that a network wants: for 112x96 a 112x112 one loses eight columns on either side."""
-    height, width = face.shape[:2]
-    if (height, width) == SIZES[crop]:
-        return face
-    if crop == "112x96" and (height, width) == SIZES["112x112"]:
-        return face[:, 8:104]
-    wanted = "112x96 or 112x112" if crop == "112x96" else crop
-    raise ContractMismatch(
-        f"{source}: {height}x{width} pixels (height x width); wanted a face of {wanted}: "
-        "align the photos first, with `sphereface data align`"
-    )
+def face_shape(crop: str) -> tuple[int, int, int]:
+    """Height, width and colours of a crop's faces."""
+    if crop not in CROPS:
+        raise ValueError(f"unknown crop {crop!r}; choose one of {', '.join(CROPS)}")
+    return CROPS[crop].height, CROPS[crop].width, 3
 
 
-def read_face(faces: FaceSet, index: int, crop: Crop) -> Image:
+def read_face(faces: FaceSet, index: int, crop: str) -> Image:
     """One face of a set, decoded and cut."""
     path = faces.paths[index]
-    return fit_crop(decode(faces.read(index), source=path), crop, source=path)
+    return as_crop(decode(faces.read(index), source=path), crop, source=path)
 
 
 def unreadable_image(faces: FaceSet, index: int, error: Exception) -> Unreadable:
@@ -82,7 +74,7 @@ def unreadable_image(faces: FaceSet, index: int, error: Exception) -> Unreadable
 def scan(
     faces: FaceSet,
     *,
-    crop: Crop = "112x96",
+    crop: str = "112x96",
     into: NDArray[np.uint8] | None = None,
     workers: int = 0,
     start_method: StartMethod = START_METHOD,
@@ -118,13 +110,13 @@ class _Seen(NamedTuple):
 class _Chunks(Dataset[_Seen]):
     """The images of a set, CHUNK at a time, each chunk named by its first image."""
 
-    def __init__(self, faces: FaceSet, crop: Crop, *, keep: bool) -> None:
+    def __init__(self, faces: FaceSet, crop: str, *, keep: bool) -> None:
         self.faces, self.crop, self.keep = faces, crop, keep
         self.count = len(faces.labels)
 
     def __getitem__(self, start: int) -> _Seen:
         images = range(start, min(start + CHUNK, self.count))
-        pixels = torch.zeros((len(images), *SIZES[self.crop], 3), dtype=torch.uint8)
+        pixels = torch.zeros((len(images), *face_shape(self.crop)), dtype=torch.uint8)
         rows, unreadable = pixels.numpy(), []
         for place, image in enumerate(images):
             try:
