@@ -37,18 +37,28 @@ class Architecture(Record):
     norm: Norm = None
 
 
-class Preprocessing(Record):
-    """How a photo becomes the numbers that enter the network: (pixel - mean) / scale of an aligned crop."""
+class Alignment(Record):
+    """How a photo becomes a face: which template its five points are carried to, and which crop is kept."""
 
     template: Literal["sphereface", "matlab"] = "sphereface"
     crop: str = "112x96"
-    colour: Literal["RGB", "BGR"] = "RGB"
-    mean: float = 127.5
-    scale: float = Field(default=128.0, gt=0)
 
     def fingerprint(self) -> str:
         """A hash that changes with every field: two sets of faces with the same one were made alike."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+
+
+class Preprocessing(Alignment):
+    """How a photo becomes the numbers that enter the network: (pixel - mean) / scale of an aligned crop."""
+
+    colour: Literal["RGB", "BGR"] = "RGB"
+    mean: float = 127.5
+    scale: float = Field(default=128.0, gt=0)
+
+    @property
+    def alignment(self) -> Alignment:
+        """The part that is done to stored faces; the rest happens as they enter a network."""
+        return Alignment(template=self.template, crop=self.crop)
 
 
 class Threshold(Record):

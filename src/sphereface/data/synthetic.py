@@ -7,14 +7,12 @@ alone (docs/synthetic.md) and is frozen behind VERSION: whatever changes a pixel
 
 import json
 import math
-import multiprocessing
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import cv2
 import numpy as np
@@ -23,6 +21,7 @@ from numpy.typing import NDArray
 from sphereface.data.canvas import Image
 from sphereface.data.portrait import draw
 from sphereface.data.traits import Shot, Traits
+from sphereface.data.workers import mapping
 
 VERSION = 1
 
@@ -41,16 +40,6 @@ Progress = Callable[[int], None]
 
 def silent(_: int) -> None:
     """Progress that nobody watches."""
-
-
-@contextmanager
-def mapping(workers: int) -> Iterator[Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]]:
-    """An ordered map over some processes, or over this one."""
-    if workers <= 1:
-        yield map
-        return
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        yield lambda function, tasks: pool.imap(function, tasks, chunksize=4)
 
 
 @dataclass(frozen=True)
@@ -95,7 +84,7 @@ class SyntheticPeople:
         `progress` hears, person by person, how many faces are drawn.
         """
         images = []
-        with mapping(workers) as run:
+        with mapping(workers, chunk=4) as run:
             for drawn in run(self._album, ((person, photos) for person in people)):
                 images.append(drawn)
                 progress(len(images) * photos)
@@ -107,7 +96,7 @@ class SyntheticPeople:
         The folder must be new, empty, or from an earlier run of this population: nothing else is ever written over.
         """
         self._claim(folder)
-        with mapping(workers) as run:
+        with mapping(workers, chunk=4) as run:
             for done, _ in enumerate(run(self._write_person, ((folder, person, photos) for person in range(people)))):
                 progress((done + 1) * photos)
 

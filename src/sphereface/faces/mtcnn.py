@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from sphereface.errors import ModelFileError
 from sphereface.faces.detections import Detections, Floats
 from sphereface.faces.images import Image
-from sphereface.faces.prelu import without_prelu
+from sphereface.graphs import for_onnxruntime
 
 CELL, STRIDE = 12, 2  # what one P-Net output sees, and how far the next one lies
 MEAN, SCALE = 127.5, 128.0
@@ -153,6 +153,8 @@ class Cascade:
                 boxes = np.concatenate([cells, cells + CELL], axis=1) * np.tile([width / w, height / h], 2)
                 scores = probabilities[photo, i, j, 1]
                 rows.append((photo, np.full(len(photo), number), boxes, scores, offsets[photo, i, j]))
+        if not rows:
+            return Candidates(np.zeros(0, np.int64), np.zeros((0, 4)), np.zeros(0, np.float32))
         photo, level_of, boxes, scores, offsets = (np.concatenate(part) for part in zip(*rows, strict=True))
         kept = []
         for place in range(len(levels)):
@@ -197,7 +199,7 @@ class Network:
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-        model = without_prelu(weights(name))
+        model = for_onnxruntime(weights(name))
         self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         self.input = self.session.get_inputs()[0].name
         self.outputs = [output.shape[1:] for output in self.session.get_outputs()]
@@ -257,8 +259,12 @@ def halvings(photo: Image) -> list[Image]:
 
 
 def shrink(levels: list[Image], width: int, height: int) -> Image:
-    """A photo at another size, each pixel the mean of what it covers; levels are (W, H, 3)."""
-    start = next(level for level in reversed(levels) if level.shape[0] >= width and level.shape[1] >= height)
+    """A photo at another size, each pixel the mean of what it covers, from a level of twice that size if there is one.
+
+    Levels are (W, H, 3).
+    """
+    large_enough = [level for level in levels if level.shape[0] >= 2 * width and level.shape[1] >= 2 * height]
+    start = large_enough[-1] if large_enough else levels[0]
     return np.asarray(cv2.resize(start, (height, width), interpolation=cv2.INTER_AREA), dtype=np.uint8)
 
 

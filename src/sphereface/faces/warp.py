@@ -105,29 +105,30 @@ def prefilter(photo: Image, matrix: NDArray[np.float64], shape: tuple[int, int])
     scale = float(np.sqrt(abs(np.linalg.det(matrix[:, :2]))))
     if scale >= 1:
         return photo, matrix
-    x1, y1, x2, y2 = _needed(photo, matrix, shape, margin=3 / scale)
+    halvings = int(np.log2(1 / scale))
+    x1, y1, x2, y2 = _needed(photo, matrix, shape, margin=3 / scale, grid=2**halvings)
     part, matrix = photo[y1:y2, x1:x2], matrix @ np.array([[1, 0, x1], [0, 1, y1], [0, 0, 1.0]])
-    while scale <= 0.5 and min(part.shape[:2]) >= 2:
-        height, width = part.shape[0] // 2, part.shape[1] // 2
+    for _ in range(halvings):
+        height, width = max(1, part.shape[0] // 2), max(1, part.shape[1] // 2)
         part = np.asarray(cv2.resize(part[: 2 * height, : 2 * width], (width, height), interpolation=cv2.INTER_AREA))
         matrix = matrix @ np.array([[2, 0, 0.5], [0, 2, 0.5], [0, 0, 1]])  # pixel i covers pixels 2i and 2i + 1
-        scale *= 2
-    if scale < 1 and part.size:
-        part = np.asarray(
-            cv2.GaussianBlur(part, (0, 0), max((1 / scale - 1) / 2, 1e-3), borderType=cv2.BORDER_REPLICATE)
-        )
+    sigma = max((1 / (scale * 2**halvings) - 1) / 2, 1e-3)
+    part = np.asarray(cv2.GaussianBlur(part, (0, 0), sigma, borderType=cv2.BORDER_REPLICATE))
     return np.asarray(part, dtype=np.uint8), matrix
 
 
 def _needed(
-    photo: Image, matrix: NDArray[np.float64], shape: tuple[int, int], *, margin: float
+    photo: Image, matrix: NDArray[np.float64], shape: tuple[int, int], *, margin: float, grid: int
 ) -> tuple[int, int, int, int]:
-    """The part of a photo that a warp looks at, x1 y1 x2 y2, never empty."""
+    """The part of a photo that a warp looks at, x1 y1 x2 y2, never empty.
+
+    It begins on a grid, so that every crop of a face is smoothed from the same pixels.
+    """
     height, width = shape
     back = cv2.invertAffineTransform(matrix)
     corners = np.array([[0, 0, 1], [width, 0, 1], [0, height, 1], [width, height, 1]]) @ back.T
     size = np.array(photo.shape[1::-1])
-    low = np.clip(np.floor(corners.min(axis=0) - margin), 0, size - 1).astype(int)
+    low = np.clip(np.floor(corners.min(axis=0) - margin), 0, size - 1).astype(int) // grid * grid
     high = np.clip(np.ceil(corners.max(axis=0) + margin), low + 1, size).astype(int)
     return int(low[0]), int(low[1]), int(high[0]), int(high[1])
 

@@ -1,11 +1,12 @@
-"""An ONNX network with its PReLUs written as what onnxruntime runs fast.
+"""ONNX files made fit for onnxruntime, without the `onnx` package: a file is a protocol buffer, and few fields matter.
 
 PReLU(x) = a x + (1 - a) max(x, 0) for a slope a per channel: two 1 x 1 depthwise convolutions, a ReLU and a sum. The
-runtime has vector code for these and none for PReLU, which cost MTCNN's networks half of their time. An ONNX file is a
-protocol buffer; the few fields that matter are read and written here, so that using a detector needs no `onnx`.
+runtime has vector code for these and none for PReLU, which cost MTCNN's networks half of their time. Constants that are
+listed as inputs, as older exporters did, keep it from simplifying the graph; and a batch that is fixed at 1 wastes what
+the processor could do at once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from sphereface.errors import ModelFileError
 
 GRAPH = 7  # of a model
-NODE, INITIALIZER = 1, 5  # of a graph
+NODE, INITIALIZER, GRAPH_INPUT, GRAPH_OUTPUT = 1, 5, 11, 12  # of a graph
 INPUT, OUTPUT, OP, ATTRIBUTE = 1, 2, 4, 5  # of a node
 DIMS, TYPE, FLOATS, NAME, RAW = 1, 2, 4, 8, 9  # of a tensor
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5  # wire types
@@ -22,15 +23,22 @@ FLOAT = 1  # a tensor's type
 Field = tuple[int, int, bytes]  # number, wire type, value; a varint's value stays encoded
 
 
-def without_prelu(model: bytes) -> bytes:
-    """The same network without a PReLU over channels; those over plain vectors (N, C) stay."""
-    return b"".join(
-        _field(GRAPH, _graph(value)) if number == GRAPH else _raw(number, kind, value)
-        for number, kind, value in _fields(model)
-    )
+def for_onnxruntime(model: bytes, *, free_batch: bool = False) -> bytes:
+    """The same network, without PReLU over channels and without constants among its inputs.
+
+    `free_batch` also sets the first axis of inputs and outputs free where it was fixed at 1. Whether the graph bears
+    that must be tried: a reshape inside may hold the 1 as well.
+    """
+    try:
+        return b"".join(
+            _field(GRAPH, _graph(value, free_batch)) if number == GRAPH else _raw(number, kind, value)
+            for number, kind, value in _fields(model)
+        )
+    except (UnicodeDecodeError, IndexError, ValueError) as error:
+        raise ModelFileError(f"not an ONNX model ({error})") from error
 
 
-def _graph(graph: bytes) -> bytes:
+def _graph(graph: bytes, free_batch: bool) -> bytes:
     fields = list(_fields(graph))
     tensors = dict(_tensor(value) for number, _, value in fields if number == INITIALIZER)
     slopes = {name: values for name, values in tensors.items() if values.ndim >= 3 and values.squeeze().ndim == 1}
@@ -40,9 +48,33 @@ def _graph(graph: bytes) -> bytes:
         names = _prelu(value, slopes) if number == NODE else None
         if names:
             parts += _sum(*names, slopes[names[1]].reshape(-1, 1, 1, 1))
+        elif number in (GRAPH_INPUT, GRAPH_OUTPUT):
+            if _first(value, 1).decode() not in tensors:
+                parts.append(_field(number, _with_free_batch(value) if free_batch else value))
         elif number != INITIALIZER or _tensor(value)[0] not in replaced:
             parts.append(_raw(number, kind, value))
     return b"".join(parts)
+
+
+def _with_free_batch(value: bytes) -> bytes:
+    """A value's description with N for a first axis of 1: type (2), tensor (1), shape (2), its first dim (1)."""
+    return _edit(value, (2, 1, 2, 1), lambda dim: _field(2, b"N") if dim == b"\x08\x01" else dim)
+
+
+def _edit(message: bytes, path: tuple[int, ...], change: Callable[[bytes], bytes]) -> bytes:
+    """A message with one field changed, the first at the end of a path of field numbers."""
+    parts, found = [], False
+    for number, kind, value in _fields(message):
+        if number == path[0] and not found:
+            found = True
+            parts.append(_field(number, _edit(value, path[1:], change) if path[1:] else change(value)))
+        else:
+            parts.append(_raw(number, kind, value))
+    return b"".join(parts)
+
+
+def _first(message: bytes, wanted: int) -> bytes:
+    return next((value for number, _, value in _fields(message) if number == wanted), b"")
 
 
 def _prelu(node: bytes, slopes: dict[str, NDArray[np.float32]]) -> tuple[str, str, str] | None:

@@ -1,0 +1,114 @@
+"""The manifest of a set of faces: how they were made, so that nobody trains or tests on photos, or aligns faces twice.
+
+It lies in a folder as `manifest.json`, and beside a file `set.rec` as `set.rec.manifest.json`.
+"""
+
+import re
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, ValidationError, model_validator
+
+from sphereface.contract import Alignment, Record
+from sphereface.data.people import FaceSet
+from sphereface.errors import ContractMismatch, DataFormatError
+from sphereface.faces.images import inspect
+from sphereface.faces.warp import CROPS
+
+NAME = "manifest.json"
+LOOKS = 32  # faces whose size is looked at where there is no manifest
+ALIGN = "make faces of photos first: sphereface data align SRC DST"
+
+
+class Manifest(Record):
+    """How the faces of a set were made."""
+
+    format: Literal[1] = 1
+    alignment: Alignment = Alignment()
+    fingerprint: str = ""
+    made_by: str
+    settings: dict[str, str] = Field(default_factory=dict)  # detector, preset, ...: for people to read
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sign(cls, values: dict[str, object]) -> dict[str, object]:
+        if isinstance(values, dict) and not values.get("fingerprint"):
+            alignment = Alignment.model_validate(values.get("alignment", {}))
+            return {**values, "fingerprint": alignment.fingerprint()}
+        return values
+
+    @model_validator(mode="after")
+    def _agree(self) -> "Manifest":
+        if self.fingerprint != self.alignment.fingerprint():
+            raise ValueError(f"fingerprint is {self.fingerprint}, its alignment's is {self.alignment.fingerprint()}")
+        return self
+
+
+def manifest_path(data: Path) -> Path:
+    """Where the manifest of a set lies."""
+    return data / NAME if data.is_dir() else data.with_name(f"{data.name}.{NAME}")
+
+
+def read_manifest(data: Path) -> Manifest | None:
+    """The manifest of a set, or None."""
+    path = manifest_path(data)
+    if not path.is_file():
+        return None
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        reason = re.sub(r"\s+", " ", error.errors(include_url=False)[0]["msg"])
+        raise DataFormatError(f"{path}: {reason}; it was changed by hand or comes from a newer sphereface") from error
+
+
+def write_manifest(data: Path, manifest: Manifest) -> None:
+    """Lay a manifest into a folder, or beside a file; it is there whole or not at all."""
+    path = manifest_path(data)
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(manifest.model_dump_json(indent=2) + "\n")
+    part.replace(path)
+
+
+def require_faces(data: Path, faces: FaceSet, wanted: Alignment) -> str | None:
+    """Raise unless a set holds faces as wanted; returns a line to show where that was judged by size alone.
+
+    Faces of crop 112x112 serve where 112x96 is wanted: their columns 8:104 are that crop.
+    """
+    manifest = read_manifest(data)
+    if manifest is None:
+        return _judge_by_size(data, faces, wanted)
+    made = manifest.alignment
+    crops = {wanted.crop, "112x112"} if wanted.crop == "112x96" else {wanted.crop}
+    if made.template != wanted.template or made.crop not in crops:
+        raise ContractMismatch(
+            f"{data}: faces aligned to template {made.template}, crop {made.crop}; wanted {wanted.template}, "
+            f"{wanted.crop}: align the photos again with --template {wanted.template} --crop {wanted.crop}"
+        )
+    return None
+
+
+def require_photos(data: Path) -> None:
+    """Raise if a set already holds aligned faces: a second alignment would spoil them."""
+    manifest = read_manifest(data)
+    if manifest is not None:
+        raise ContractMismatch(
+            f"{data}: these are faces already (template {manifest.alignment.template}, crop {manifest.alignment.crop}); "
+            "aligning them again would spoil them: use them as they are, or start from the photos"
+        )
+
+
+def _judge_by_size(data: Path, faces: FaceSet, wanted: Alignment) -> str:
+    crop = CROPS[wanted.crop]
+    accepted = {(crop.height, crop.width)} | ({(112, 112)} if wanted.crop == "112x96" else set())
+    for index in np.unique(np.linspace(0, len(faces.paths) - 1, LOOKS).astype(int)).tolist():
+        header = inspect(faces.read(index), source=faces.paths[index])
+        if (header.height, header.width) not in accepted:
+            raise ContractMismatch(
+                f"{data}: {faces.paths[index]} is {header.height} pixels high and {header.width} wide, "
+                f"wanted {' or '.join(f'{h} and {w}' for h, w in sorted(accepted))}; {ALIGN}"
+            )
+    return (
+        f"{data} has no manifest: taken for faces of template {wanted.template} by their size alone "
+        "(sphereface data align writes a manifest)"
+    )

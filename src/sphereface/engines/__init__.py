@@ -1,0 +1,1 @@
+"""Model file and contract to a function on arrays."""
