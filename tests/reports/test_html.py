@@ -2,6 +2,7 @@
 
 import re
 
+import cv2
 import numpy as np
 import pytest
 
@@ -22,7 +23,7 @@ def sample() -> Report:
     report.figure(figures.roc_curves({"softmax": (np.linspace(0, 1, 20), np.linspace(0, 1, 20) ** 0.3)}), "roc")
     report.figure(figures.training_curves({"softmax": [3.0, 2.0, 1.0, 0.5]}), "training")
     faces = rng.integers(0, 255, (8, 112, 96, 3)).astype(np.uint8)
-    report.figure(figures.contact_sheet(faces, 4), "faces")
+    report.figure(figures.contact_sheet(faces, 4, says="eight faces"), "faces")
     report.table(["loss", "accuracy"], [["softmax", "90 %"], ["A-Softmax", "95 %"]], best=[(1, 1)])
     report.code("sphereface demo")
     return report
@@ -67,3 +68,10 @@ def test_every_picture_is_drawn_for_both_themes(page):
 @pytest.mark.parametrize("width", [390, 1200])
 def test_chromium_opens_a_report_without_an_error(page, scheme, width):
     assert complaints(page, scheme=scheme, width=width) == []
+
+
+def test_a_contact_sheet_shows_every_face_also_of_an_unfinished_row():
+    faces = np.stack([np.full((4, 3, 3), shade, np.uint8) for shade in (10, 20, 30, 40, 50)])
+    sheet = cv2.imdecode(np.frombuffer(figures.contact_sheet(faces, 3, says="five").light, np.uint8), cv2.IMREAD_COLOR)
+    assert sheet.shape == (8, 9, 3)
+    assert sheet[::4, ::3, 0].ravel().tolist() == [10, 20, 30, 40, 50, 128]

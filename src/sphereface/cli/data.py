@@ -64,6 +64,16 @@ class ImageFormat(StrEnum):
     png = "png"
 
 
+class FormatName(StrEnum):
+    """Formats of sets."""
+
+    folder = "folder"
+    rec = "rec"
+    tar = "tar"
+    zip = "zip"
+    list = "list"
+
+
 @app.callback()
 def data() -> None:
     """Make and mend sets of faces."""
@@ -150,3 +160,65 @@ def align(
         if paths:
             typer.echo(f"  {label:<14} {len(paths):>8,}  such as {paths[0]}")
     typer.echo(f"  all of them are listed in {target / REPORT}")
+
+
+@app.command()
+def convert(
+    source: Path = typer.Argument(help="Folder, .rec, .tar (or a folder of them), .zip, Caffe list, MNIST's files."),
+    target: Path = typer.Argument(help="What to write; it must not exist yet."),
+    to: FormatName = typer.Option(..., help="Format to write."),
+    root: Path | None = typer.Option(None, help="Where the paths of a list begin."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+) -> None:
+    """Write a set in another format; images keep their bytes.
+
+    Example: sphereface data convert faces_emore/train.rec faces --to folder
+    """
+    from sphereface.cli.progress import bars
+    from sphereface.data.formats import convert as convert_set
+
+    with bars() as begin:
+        done = convert_set(source, target, to=to.value, root=root, progress=begin.counting(f"writing {target}"))
+    if as_json:
+        result = {"target": str(target), "images": done.images, "people": done.people, "ignored": list(done.ignored)}
+        typer.echo(json.dumps(result))
+        return
+    typer.echo(f"{done.images:,} images of {done.people:,} people in {target}")
+    if done.ignored:
+        typer.echo(f"  {len(done.ignored):,} files are no images, such as {done.ignored[0]}")
+
+
+@app.command()
+def audit(
+    faces: Path = typer.Argument(help="Aligned faces, in any format that convert reads."),
+    against: Path | None = typer.Option(None, help="A test set whose people should not be among them."),
+    model: Path | None = typer.Option(None, help="An .onnx embedder with a card, to look at faces and not only names."),
+    few: int = typer.Option(5, min=1, help="People with fewer photos are listed."),
+    out: Path = typer.Option(Path("audit"), help="Folder for report.html, audit.json and exclude.txt."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+) -> None:
+    """Find copies, wrong labels, one person under two names, and people of a test set.
+
+    Example: sphereface data audit faces --against lfw-112x112 --model face_recognition_sface_2021dec.onnx
+    """
+    from sphereface.audit import audit_path
+    from sphereface.cli.progress import bars
+
+    with bars() as begin:
+        found = audit_path(faces, against=against, model=model, few=few, out=out, begin=begin)
+    if as_json:
+        typer.echo(found.model_dump_json())
+        return
+    for label, count in (
+        ("copies", len(found.duplicates)),
+        ("likely wrong labels", len(found.wrong_labels)),
+        ("under two names", len(found.two_names)),
+        ("people of the test set", len(found.in_test)),
+        ("copies of test photos", len(found.copies_in_test)),
+        (f"people with under {few} photos", len(found.few)),
+        ("unreadable", len(found.unreadable) + len(found.unreadable_in_test)),
+    ):
+        typer.echo(f"{label:<28} {count:>8,}")
+    for note in found.notes:
+        typer.echo(f"  {note}")
+    typer.echo(f"Look at {out / 'report.html'}; leave out what {out / 'exclude.txt'} names (train --exclude)")

@@ -21,12 +21,17 @@ class Bars:
         update(0, total)
         return lambda done: update(done, total)
 
-    def growing(self, what: str) -> Callable[[int, int], None]:
+    def growing(self, what: str) -> Callable[[int, int | None], None]:
         """A bar that learns its length as it goes: its function hears how much is done, and of how much."""
         if not self._console.is_terminal:
             self._console.print(what, highlight=False)
         task = self._progress.add_task(what, total=None)
         return lambda done, total: self._progress.update(task, completed=done, total=total)
+
+    def counting(self, what: str) -> Callable[[int], None]:
+        """A bar without an end in sight."""
+        update = self.growing(what)
+        return lambda done: update(done, None)
 
 
 @contextmanager

@@ -268,8 +268,8 @@ def _finish(
     if misses == "fail" and (none or unreadable):
         example = [*none, *unreadable][0]
         raise NoFaceFound(
-            f"{len(none):,} photos without a face and {len(unreadable):,} unreadable, such as {example}; all are listed "
-            f"in {job.target / REPORT}; --misses skip or --misses centre goes on from here"
+            f"{len(none):,} photos without a face and {len(unreadable):,} unreadable, such as {example}; all are "
+            f"listed in {job.target / REPORT}; --misses skip or --misses centre goes on from here"
         )
     landmarks = {outcome.path: np.array(outcome.landmarks) for outcome in outcomes if outcome.found}
     write_landmarks(job.target / LANDMARKS, landmarks)

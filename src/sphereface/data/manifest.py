@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from sphereface.contract import Alignment, Record
 from sphereface.data.people import FaceSet
-from sphereface.errors import ContractMismatch, DataFormatError
+from sphereface.errors import ContractMismatch, DataFormatError, UnreadableImage
 from sphereface.faces.images import inspect
 from sphereface.faces.warp import CROPS
 
@@ -93,7 +93,7 @@ def require_photos(data: Path) -> None:
     manifest = read_manifest(data)
     if manifest is not None:
         raise ContractMismatch(
-            f"{data}: these are faces already (template {manifest.alignment.template}, crop {manifest.alignment.crop}); "
+            f"{data}: these are faces already, template {manifest.alignment.template}, crop {manifest.alignment.crop}; "
             "aligning them again would spoil them: use them as they are, or start from the photos"
         )
 
@@ -102,7 +102,10 @@ def _judge_by_size(data: Path, faces: FaceSet, wanted: Alignment) -> str:
     crop = CROPS[wanted.crop]
     accepted = {(crop.height, crop.width)} | ({(112, 112)} if wanted.crop == "112x96" else set())
     for index in np.unique(np.linspace(0, len(faces.paths) - 1, LOOKS).astype(int)).tolist():
-        header = inspect(faces.read(index), source=faces.paths[index])
+        try:
+            header = inspect(faces.read(index), source=faces.paths[index])
+        except UnreadableImage:
+            continue  # whoever reads it will say so
         if (header.height, header.width) not in accepted:
             raise ContractMismatch(
                 f"{data}: {faces.paths[index]} is {header.height} pixels high and {header.width} wide, "

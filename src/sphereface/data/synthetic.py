@@ -18,7 +18,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from sphereface import __version__
 from sphereface.data.canvas import Image
+from sphereface.data.manifest import Manifest, write_manifest
 from sphereface.data.portrait import draw
 from sphereface.data.traits import Shot, Traits
 from sphereface.data.workers import mapping
@@ -99,6 +101,7 @@ class SyntheticPeople:
         with mapping(workers, chunk=4) as run:
             for done, _ in enumerate(run(self._write_person, ((folder, person, photos) for person in range(people)))):
                 progress((done + 1) * photos)
+        write_manifest(folder, Manifest(made_by=f"sphereface {__version__} data synth"))
 
     def _claim(self, folder: Path) -> None:
         """Sign a folder as this population's, or refuse one that holds something else."""

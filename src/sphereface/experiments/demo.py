@@ -200,7 +200,9 @@ def _add_faces(page: Report) -> None:
     page.heading("The faces")
     population = SyntheticPeople()
     sample = np.stack([population.face(TEST + person, photo) for person in range(4) for photo in range(8)])
-    page.figure(figures.contact_sheet(sample, 8), "Four people of the test set, drawn by our own code; nobody exists.")
+    says = f"{len(sample)} synthetic faces, a person a row"
+    sheet = figures.contact_sheet(sample, 8, says=says)
+    page.figure(sheet, "Four people of the test set, drawn by our own code; nobody exists.")
 
 
 def _table(page: Report, rows: list[Row]) -> None:

@@ -160,10 +160,12 @@ def training_curves(losses: Mapping[str, Sequence[float]]) -> Picture:
     return picture(draw, f"Training loss of {', '.join(losses)}")
 
 
-def contact_sheet(faces: NDArray[np.uint8], columns: int) -> Picture:
-    """Faces (N, H, W, 3) side by side."""
+def contact_sheet(faces: NDArray[np.uint8], columns: int, *, says: str) -> Picture:
+    """Faces (N, H, W, 3) side by side; an unfinished last row ends in grey."""
     import cv2
 
-    rows = [np.hstack(list(faces[start : start + columns])) for start in range(0, len(faces) - columns + 1, columns)]
+    empty = np.full((-len(faces) % columns, *faces.shape[1:]), 128, np.uint8)
+    whole = np.concatenate([faces, empty])
+    rows = [np.hstack(list(whole[start : start + columns])) for start in range(0, len(whole), columns)]
     _, png = cv2.imencode(".png", np.vstack(rows)[:, :, ::-1])
-    return Picture(png.tobytes(), png.tobytes(), f"{len(rows) * columns} synthetic faces, a person a row")
+    return Picture(png.tobytes(), png.tobytes(), says)

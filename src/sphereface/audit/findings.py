@@ -1,0 +1,264 @@
+"""The audit of a set of faces: what is found, what to leave out, and what to look at."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sphereface.audit import names
+from sphereface.audit.duplicates import Match, near_duplicates, thumbnail
+from sphereface.audit.likeness import Doubt, People, calibrate, doubts, one_person
+from sphereface.contract import Record
+from sphereface.data.people import FaceSet
+from sphereface.embed.embedder import BATCH, Embedder
+from sphereface.errors import UnreadableImage
+from sphereface.faces.images import Image, decode
+from sphereface.faces.warp import as_crop
+
+FEW = 5  # photos below which a person teaches little
+
+Begin = Callable[[str, int], Callable[[int], None]]
+
+
+class Duplicate(Record):
+    """Two files with nearly the same picture; the second one may go."""
+
+    first: str
+    second: str
+    correlation: float
+    mirrored: bool
+    same_person: bool
+
+
+class WrongLabel(Record):
+    """A photo that does not look like its name."""
+
+    path: str
+    person: str
+    looks_like: str | None  # None: like nobody in the set
+    own: float
+    other: float
+
+
+class SamePerson(Record):
+    """Two names that seem to be one person."""
+
+    first: str
+    second: str
+    how: str  # by name, or by features with their likeness
+    score: float | None = None
+
+
+class Audit(Record):
+    """What an audit found."""
+
+    faces: int
+    people: int
+    unreadable: dict[str, str]
+    unreadable_in_test: dict[str, str]
+    duplicates: tuple[Duplicate, ...]
+    few: dict[str, int]
+    wrong_labels: tuple[WrongLabel, ...]
+    two_names: tuple[SamePerson, ...]
+    in_test: tuple[SamePerson, ...]  # first: ours, second: the test set's
+    copies_in_test: tuple[Duplicate, ...]
+    chance: dict[int, float]  # by photos: of being found, for a person who is there twice
+    notes: tuple[str, ...]
+
+    def exclude(self) -> list[str]:
+        """Lines for an exclude list: people and files to leave out, each group with its reason."""
+        lines = []
+        for reason, entries in (
+            ("people of the test set", [pair.first for pair in self.in_test]),
+            ("one person under two names: the other name stays", [pair.second for pair in self.two_names]),
+            ("copies of photos of the test set", [pair.first for pair in self.copies_in_test]),
+            ("likely wrong labels", [doubt.path for doubt in self.wrong_labels]),
+            ("near-duplicates: another copy stays", [pair.second for pair in self.duplicates]),
+            ("unreadable", list(self.unreadable)),
+        ):
+            if entries:
+                lines += [f"# {reason}", *sorted(set(entries))]
+        return lines
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A set of faces, read once."""
+
+    faces: FaceSet
+    rows: NDArray[np.int64]  # places of readable faces
+    thumbnails: NDArray[np.uint8]
+    features: NDArray[np.float32] | None
+    unreadable: dict[str, str]
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Whose the readable faces are."""
+        return self.faces.labels[self.rows]
+
+    def path(self, place: int) -> str:
+        """The name of a readable face."""
+        return self.faces.paths[int(self.rows[place])]
+
+    def person(self, place: int) -> str:
+        """Whose face it is said to be."""
+        return self.faces.people[int(self.labels[place])]
+
+    def grouped(self) -> People:
+        """The features by person."""
+        assert self.features is not None
+        return People.of(self.features, self.labels, len(self.faces.people))
+
+
+def audit_faces(
+    faces: FaceSet,
+    *,
+    against: FaceSet | None = None,
+    embedder: Embedder | None = None,
+    few: int = FEW,
+    begin: Begin = lambda _what, _total: lambda _done: None,
+) -> Audit:
+    """Look through aligned faces, and with an embedder also by features; `begin` starts a progress bar for a step."""
+    ours = see(faces, embedder, begin("reading faces", len(faces.paths)))
+    theirs = see(against, embedder, begin("reading the test set", len(against.paths))) if against else None
+    copies = near_duplicates(ours.thumbnails, progress=begin("comparing pictures", len(ours.thumbnails)))
+    shared = near_duplicates(ours.thumbnails, theirs.thumbnails) if theirs else []
+    found = _by_features(ours, theirs) if embedder else Features((), (), (), {})
+    two_names, in_test = _by_names(ours, theirs)
+    counts = np.bincount(ours.labels, minlength=len(faces.people))
+    return Audit(
+        faces=len(faces.paths),
+        people=len(faces.people),
+        unreadable=ours.unreadable,
+        unreadable_in_test=theirs.unreadable if theirs else {},
+        duplicates=_duplicates(copies, ours, ours),
+        few={faces.people[person]: int(counts[person]) for person in np.flatnonzero(counts < few).tolist()},
+        wrong_labels=found.wrong_labels,
+        two_names=_new(two_names, found.two_names),
+        in_test=_new(in_test, found.in_test),
+        copies_in_test=_duplicates(shared, ours, theirs) if theirs else (),
+        chance=found.chance,
+        notes=tuple(_notes(faces, against, embedder)),
+    )
+
+
+class Features(NamedTuple):
+    """What features say."""
+
+    wrong_labels: tuple[WrongLabel, ...]
+    two_names: tuple[SamePerson, ...]
+    in_test: tuple[SamePerson, ...]
+    chance: dict[int, float]
+
+
+def _by_features(ours: Seen, theirs: Seen | None) -> Features:
+    people = ours.grouped()
+    scale = calibrate(people, comparisons=len(ours.labels) * len(people.counts))
+    twins = [  # the name with more photos first: it stays
+        (i, j, score) if people.counts[i] >= people.counts[j] else (j, i, score)
+        for i, j, score in one_person(people, people, scale, within=True)
+    ]
+    # Photos of one person under two names look like both; that is no wrong label.
+    wrong = [_wrong_label(doubt, ours) for doubt in doubts(people.merged((i, j) for i, j, _ in twins), scale)]
+    overlap: list[tuple[int, int, float]] = []
+    if theirs is not None:
+        others = theirs.grouped()
+        scale = calibrate(people, comparisons=len(people.counts) * len(others.counts))
+        overlap = one_person(people, others, scale, within=False)
+    return Features(
+        tuple(wrong), _same_people(twins, ours, ours), _same_people(overlap, ours, theirs or ours), scale.chance
+    )
+
+
+def _by_names(ours: Seen, theirs: Seen | None) -> tuple[list[SamePerson], list[SamePerson]]:
+    groups = names.spelled_twice(ours.faces.people)
+    both = names.in_both(ours.faces.people, theirs.faces.people) if theirs else []
+    return (
+        [SamePerson(first=group[0], second=other, how="name") for group in groups for other in group[1:]],
+        [SamePerson(first=mine, second=other, how="name") for mine, other in both],
+    )
+
+
+def _new(known: Sequence[SamePerson], more: Sequence[SamePerson]) -> tuple[SamePerson, ...]:
+    """Both lists, each pair once, the first list's word before the second's."""
+    told = {frozenset((pair.first, pair.second)) for pair in known}
+    return (*known, *(pair for pair in more if frozenset((pair.first, pair.second)) not in told))
+
+
+def see(faces: FaceSet, embedder: Embedder | None, progress: Callable[[int], None]) -> Seen:
+    """Thumbnails of all readable faces, and with an embedder their features."""
+    rows, thumbnails, features, unreadable = [], [], [], {}
+    waiting: list[Image] = []
+
+    def embed() -> None:
+        if waiting and embedder is not None:
+            features.append(embedder.embed(np.stack(waiting)))
+            waiting.clear()
+
+    for row, path in enumerate(faces.paths):
+        try:
+            face = decode(faces.read(row), source=path)
+        except UnreadableImage as error:
+            unreadable[path] = str(error)
+            continue
+        rows.append(row)
+        thumbnails.append(thumbnail(face[:, 8:104] if face.shape == (112, 112, 3) else face))
+        if embedder is not None:
+            waiting.append(as_crop(face, embedder.card.preprocessing.crop, source=path))
+            if len(waiting) == BATCH:
+                embed()
+        progress(row + 1)
+    embed()
+    if not rows:
+        raise UnreadableImage(f"none of {len(faces.paths):,} images can be read, such as {faces.paths[0]}")
+    return Seen(
+        faces=faces,
+        rows=np.array(rows, dtype=np.int64),
+        thumbnails=np.stack(thumbnails),
+        features=np.concatenate(features) if embedder is not None else None,
+        unreadable=unreadable,
+    )
+
+
+def _duplicates(matches: Sequence[Match], ours: Seen, others: Seen) -> tuple[Duplicate, ...]:
+    return tuple(
+        Duplicate(
+            first=ours.path(match.first),
+            second=others.path(match.second),
+            correlation=round(match.correlation, 4),
+            mirrored=match.mirrored,
+            same_person=ours.person(match.first) == others.person(match.second),
+        )
+        for match in matches
+    )
+
+
+def _wrong_label(doubt: Doubt, seen: Seen) -> WrongLabel:
+    return WrongLabel(
+        path=seen.path(doubt.photo),
+        person=seen.person(doubt.photo),
+        looks_like=seen.faces.people[doubt.like] if doubt.like >= 0 else None,
+        own=round(doubt.own, 3),
+        other=round(doubt.other, 3),
+    )
+
+
+def _same_people(pairs: Sequence[tuple[int, int, float]], ours: Seen, others: Seen) -> tuple[SamePerson, ...]:
+    return tuple(
+        SamePerson(first=ours.faces.people[i], second=others.faces.people[j], how="features", score=round(score, 3))
+        for i, j, score in pairs
+    )
+
+
+def _notes(faces: FaceSet, against: FaceSet | None, embedder: Embedder | None) -> list[str]:
+    notes = []
+    codes = sum(names.key(name) is None for name in faces.people)
+    if codes:
+        notes.append(f"{codes:,} of {len(faces.people):,} people have a code for a name: names say nothing about them")
+    if embedder is None:
+        notes.append("no model: wrong labels, and people under other names, were not looked for (--model)")
+    if against is None:
+        notes.append("no test set to compare with (--against)")
+    return notes

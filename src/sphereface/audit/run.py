@@ -1,0 +1,36 @@
+"""An audit from paths to files: what the command line calls."""
+
+from pathlib import Path
+
+from sphereface.audit.findings import FEW, Audit, Begin, audit_faces
+from sphereface.audit.page import write_page
+from sphereface.contract import Alignment
+from sphereface.data.formats import open_set
+from sphereface.data.manifest import require_faces
+from sphereface.embed.embedder import Embedder
+
+
+def audit_path(
+    faces: Path,
+    *,
+    against: Path | None = None,
+    model: Path | None = None,
+    few: int = FEW,
+    out: Path,
+    begin: Begin = lambda _what, _total: lambda _done: None,
+) -> Audit:
+    """Audit a set of faces and write `audit.json`, `exclude.txt` and `report.html`."""
+    embedder = Embedder.load(model) if model else None
+    wanted = embedder.card.preprocessing.alignment if embedder else Alignment()
+    ours = open_set(faces)
+    theirs = open_set(against) if against else None
+    notes = [require_faces(faces, ours, wanted)]
+    if against and theirs:
+        notes.append(require_faces(against, theirs, wanted))
+    found = audit_faces(ours, against=theirs, embedder=embedder, few=few, begin=begin)
+    found = found.model_copy(update={"notes": (*found.notes, *(note for note in notes if note))})
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "audit.json").write_text(found.model_dump_json(indent=2) + "\n")
+    (out / "exclude.txt").write_text("".join(f"{line}\n" for line in found.exclude()))
+    write_page(found, ours, theirs, out / "report.html")
+    return found
