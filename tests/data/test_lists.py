@@ -20,7 +20,7 @@ from sphereface.data.lists import (
     write_megaface,
 )
 from sphereface.errors import DataFormatError, UnreadableImage
-from tests.data.sets import content, reads_or_says_why, spoiled, write_people
+from tests.data.sets import content, reads_or_says_why, spoiled, tree, write_people
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +170,14 @@ def test_a_malformed_line_of_landmarks_is_named(tmp_path, line):
 def test_landmarks_are_five_finite_points(tmp_path, points):
     with pytest.raises(ValueError, match="wanted finite points"):
         write_landmarks(tmp_path / "list.txt", {"a.jpg": points})
+
+
+def test_a_list_that_cannot_be_written_leaves_the_old_one(tmp_path):
+    write_landmarks(tmp_path / "a.txt", {"a.jpg": np.ones((5, 2))})
+    before = tree(tmp_path)
+    with pytest.raises(DataFormatError, match=r"the name '../b.jpg'"):
+        write_landmarks(tmp_path / "a.txt", {"a.jpg": np.zeros((5, 2)), "../b.jpg": np.zeros((5, 2))})
+    assert tree(tmp_path) == before
 
 
 def test_megaface_lists_become_records(tmp_path):

@@ -106,6 +106,7 @@ def header(kind, *shape):
         (header(0x08, 2, 2) + b"123", r"\(2, 2\) numbers are 4 bytes, the file holds 3"),
         (header(0x08, 2, 2) + b"12345", "the file holds more"),
         (header(0x0E, 2**31, 2**31) + b"1", "the limit is 1,073,741,824"),
+        (header(0x08, 2**31, 2**31, 2**31, 0), "the limit is"),
         (header(0x08, 2**29) + b"1", "536,870,912 bytes, the file holds 1;"),
     ],
 )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sphereface.data.handles import ByteFile
 from sphereface.data.recordio import MAGIC, pack_entry, pack_record, read_entry, read_head, read_record, scan
 from sphereface.data.records import RecordSet, write_records
-from sphereface.errors import DataFormatError
+from sphereface.errors import DataFormatError, UnreadableImage
 from tests.data.sets import content, image, reads_or_says_why, spoiled, write_people
 
 
@@ -168,7 +168,10 @@ def test_numbers_that_float32_has_rounded_are_not_believed(tmp_path):
     assert RecordSet(tmp_path / "a.rec").labels.tolist() == [0, 5]
 
 
-def test_a_set_can_be_sent_to_another_process(written):
+@pytest.mark.parametrize("named", [True, False])
+def test_a_set_can_be_sent_to_another_process(written, named):
+    if not named:
+        written.with_suffix(".lst").unlink()
     found = RecordSet(written)
     found.read(0)
     again = pickle.loads(pickle.dumps(found))
@@ -259,6 +262,13 @@ def test_labels_that_float32_cannot_tell_apart_are_refused(tmp_path, people):
     assert np.float32(2**24) == np.float32(2**24 + 1)
     with pytest.raises(DataFormatError, match="a record file holds 0 to 16,777,215"):
         write_records(tmp_path / "a.rec", people)
+
+
+def test_a_set_whose_first_image_is_none_has_no_size_to_tell(tmp_path, people):
+    (people.root / people.paths[0]).write_bytes(b"hello")
+    with pytest.raises(UnreadableImage, match=r"photo 2\.png: starts with b'hello'"):
+        write_records(tmp_path / "a.rec", people)
+    assert not (tmp_path / "a.rec").exists()
 
 
 def test_a_length_of_half_a_gigabyte_asks_for_no_memory(tmp_path):

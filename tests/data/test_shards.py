@@ -308,6 +308,7 @@ def test_a_zip_bomb_is_refused_before_it_unfolds(tmp_path):
         (zipped({"a/1.jpg": JPEG})[:-30], "no whole zip file"),
         (zipped({"1.jpg": JPEG}), "no image in a folder of its person"),
         (zipped({"../1.jpg": JPEG}), "the name '../1.jpg'"),
+        (zipped({"a/1.jpg": JPEG}).replace(b"a/1.jpg", b"\0/1.jpg"), "the name ''"),
         (zipped({"/a/1.jpg": JPEG}), "the name '/a/1.jpg'"),
         (zipped({"a/b\\..\\1.jpg": JPEG}), "backslashes"),
         (zipped({"a/1.jpg": JPEG}, compression=zipfile.ZIP_BZIP2), "packed by method 12; wanted stored or deflated"),

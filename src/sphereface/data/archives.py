@@ -56,7 +56,7 @@ class ZipSet:
         return data
 
     def _is_face(self, member: zipfile.ZipInfo) -> bool:
-        if member.is_dir():
+        if member.filename.endswith("/"):
             return False
         name = checked(member.filename, self.file.path)
         hidden = any(part.startswith(".") or part == "__MACOSX" for part in name.split("/"))

@@ -87,8 +87,8 @@ def _read_array(file: BinaryIO | gzip.GzipFile, path: Path) -> NDArray[Any]:
         raise DataFormatError(f"{path}: cut off within its header; copy or download it again")
     shape = struct.unpack(f">{magic[3]}I", axes)
     wanted = math.prod(shape) * dtype.itemsize
-    if wanted > LIMIT:
-        raise DataFormatError(f"{path}: {shape} numbers, {wanted:,} bytes; the limit is {LIMIT:,}")
+    if math.prod(max(axis, 1) for axis in shape) * dtype.itemsize > LIMIT:  # an empty array has axes, too
+        raise DataFormatError(f"{path}: {shape} numbers of {dtype.itemsize} bytes; the limit is {LIMIT:,} bytes in all")
     data = bytearray()
     while len(data) <= wanted and (chunk := file.read(min(CHUNK, wanted + 1 - len(data)))):
         data += chunk

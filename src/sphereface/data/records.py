@@ -251,6 +251,8 @@ def write_records(path: Path, faces: FaceSet, *, progress: Progress = silent) ->
         raise DataFormatError(
             f"{path}: labels {labels.min()} to {labels.max()}; a record file holds 0 to {LABELS - 1:,}"
         )
+    size = inspect(faces.read(0), source=faces.paths[0])
+    path.with_name("property").write_text(f"{len(faces.people)},{size.height},{size.width}\n")
     edges = np.flatnonzero(np.diff(labels, prepend=-1, append=-1)).tolist()  # where each person's images begin, and N
     in_rows = len(edges) - 1 == len(np.unique(labels)) and count + len(edges) <= LABELS
     with (
@@ -268,8 +270,6 @@ def write_records(path: Path, faces: FaceSet, *, progress: Progress = silent) ->
             progress(at + 1)
         for start, stop in pairwise(edges) if in_rows else ():
             writer.add((start + 1, stop + 1), b"")
-    size = inspect(faces.read(0), source=faces.paths[0])
-    path.with_name("property").write_text(f"{len(faces.people)},{size.height},{size.width}\n")
 
 
 class _Writer:

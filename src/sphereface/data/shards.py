@@ -10,6 +10,7 @@ import tarfile
 from array import array
 from collections.abc import Iterator
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -95,8 +96,9 @@ class _People:
 
 def _samples(file: ByteFile, ignored: list[str]) -> Iterator[Sample]:
     """The samples of a shard: members in a row with the same name up to its first dot."""
-    for key, group in groupby(members(file), key=lambda member: _split(member.name)[0]):
-        parts = {_split(member.name)[1]: member for member in group}
+    named = ((*_split(member.name), member) for member in members(file))
+    for key, group in groupby(named, key=itemgetter(0)):
+        parts = {ending: member for _, ending, member in group}
         images = [member for ending, member in parts.items() if _is_image(ending)]
         if not key or not images:
             ignored += [member.name for member in parts.values()]

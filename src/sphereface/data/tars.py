@@ -16,6 +16,7 @@ _FILE = (b"0", b"\0", b"7")
 _WITHOUT_BYTES = (b"1", b"2", b"3", b"4", b"5", b"6")  # links, devices, folders, pipes
 _LONG_NAME, _ATTRIBUTES = b"L", b"x"  # GNU's and POSIX's way to say more about the next member
 _ABOUT_OTHERS = (b"K", b"g")
+_OCTAL = re.compile(rb"[0-7]{1,12}")
 _ATTRIBUTE = re.compile(rb"([0-9]{1,5}) ([^=]+)=")
 
 
@@ -77,7 +78,7 @@ def _header(file: ByteFile, offset: int) -> tuple[bytes, bytes, int] | None:
 
 def _octal(field: bytes) -> int | None:
     digits = field.strip(b" \0")
-    return int(digits, 8) if re.fullmatch(rb"[0-7]{1,12}", digits) else None
+    return int(digits, 8) if _OCTAL.fullmatch(digits) else None
 
 
 def _size(field: bytes) -> int | None:

@@ -65,9 +65,11 @@ def new_files(path: Path, *others: Path) -> Iterator[Path]:
         _refuse(place)
     with beside(path) as room:
         yield room
-        for file in sorted(room.iterdir(), key=lambda file: file.name == path.name):
+        made = sorted(room.iterdir(), key=lambda file: file.name == path.name)
+        for file in made:
             flush(file)
             _refuse(path.with_name(file.name))
+        for file in made:
             file.rename(path.with_name(file.name))
         flush(path.parent)
 
