@@ -21,5 +21,9 @@ class NoFaceFound(SphereFaceError, ValueError):
     """A photo in which no face was found where one is needed."""
 
 
+class JobFailed(SphereFaceError):
+    """A job that ran to its end and did not reach what was asked; what it made is kept."""
+
+
 class DataFormatError(SphereFaceError, ValueError):
     """A list, record file or shard that does not hold what its format says; the text names the line or place."""

@@ -2,9 +2,11 @@ import json
 import subprocess
 import sys
 
+import cv2
 import pytest
 
 from sphereface import __version__
+from sphereface.faces.images import encode_png
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -23,6 +25,11 @@ def test_the_version_is_the_package_version():
         ("bench", "--help"),
         ("bench", "head", "--help"),
         ("data", "synth", "--help"),
+        ("data", "align", "--help"),
+        ("data", "convert", "--help"),
+        ("data", "audit", "--help"),
+        ("bench", "detection", "--help"),
+        ("bench", "loading", "--help"),
         ("reproduce", "synthetic", "--help"),
     ],
 )
@@ -83,3 +90,52 @@ def test_groups_are_asked_for_by_name(tmp_path):
     ran = run("data", "synth", str(tmp_path / "b"), "--skin", "blue")
     assert ran.returncode == 2
     assert "light" in ran.stderr
+
+
+def photos(root):
+    """Two photos of one face, one of a wall, and a file that is no photo."""
+    from skimage import data as samples
+
+    astronaut = cv2.resize(samples.astronaut(), (200, 200), interpolation=cv2.INTER_AREA)
+    for name, image in {"eileen/1.png": astronaut, "eileen/2.png": astronaut, "wall/1.png": astronaut * 0 + 77}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(encode_png(image))
+    (root / "wall" / "2.png").write_bytes(b"no photo")
+    return root
+
+
+def test_photos_become_faces_and_faces_are_looked_through(tmp_path):
+    source, faces = photos(tmp_path / "photos"), tmp_path / "faces"
+    ran = run("data", "align", str(source), str(faces), "--json", "--workers", "1")
+    report = json.loads(ran.stdout)
+    assert (report["found"], report["none"], list(report["unreadable"])) == (2, ["wall/1.png"], ["wall/2.png"])
+    ran = run("data", "align", str(source), str(faces), "--workers", "1")
+    assert ran.returncode == 0
+    assert "no face" in ran.stdout
+    ran = run("data", "align", str(faces), str(tmp_path / "again"))
+    assert ran.returncode == 2
+    assert "faces already" in ran.stderr
+    ran = run("data", "audit", str(faces), "--out", str(tmp_path / "audit"), "--json")
+    found = json.loads(ran.stdout)
+    assert [(pair["first"], pair["second"]) for pair in found["duplicates"]] == [("eileen/1.jpg", "eileen/2.jpg")]
+    assert (tmp_path / "audit" / "exclude.txt").read_text().endswith("eileen/2.jpg\n")
+
+
+def test_a_policy_that_is_not_met_fails_the_job(tmp_path):
+    ran = run("data", "align", str(photos(tmp_path / "photos")), str(tmp_path / "faces"), "--misses", "fail")
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1].startswith("sphereface: 1 photos without a face and 1 unreadable")
+
+
+def test_a_set_is_converted_and_comes_back(tmp_path):
+    source = tmp_path / "faces"
+    run("data", "synth", str(source), "--people", "2", "--photos", "2", "--workers", "1")
+    ran = run("data", "convert", str(source), str(tmp_path / "set.rec"), "--to", "rec", "--json")
+    assert json.loads(ran.stdout)["images"] == 4, ran.stderr
+    assert run("data", "convert", str(tmp_path / "set.rec"), str(tmp_path / "back"), "--to", "folder").returncode == 0
+    for path in source.rglob("*.png"):
+        assert (tmp_path / "back" / path.relative_to(source)).read_bytes() == path.read_bytes()
+    assert (tmp_path / "back" / "manifest.json").read_bytes() == (source / "manifest.json").read_bytes()
+    ran = run("data", "convert", str(source), str(tmp_path / "back"), "--to", "folder")
+    assert ran.returncode == 2
+    assert ran.stderr.count("\n") <= 2

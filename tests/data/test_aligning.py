@@ -16,7 +16,7 @@ from sphereface import Detector, align
 from sphereface.data.aligning import CHUNK, Job, align_folder, face_names
 from sphereface.data.lists import read_landmarks
 from sphereface.data.manifest import read_manifest
-from sphereface.errors import ContractMismatch, DataFormatError, NoFaceFound
+from sphereface.errors import ContractMismatch, DataFormatError, JobFailed
 from sphereface.faces.images import decode, encode_png, read_photo
 
 
@@ -107,7 +107,7 @@ def test_photos_without_a_face_follow_the_policy(photos, tmp_path, misses, crops
 def test_the_policy_fail_names_the_misses_and_keeps_the_work(photos, tmp_path):
     job = Job(photos, tmp_path / "faces")
     with pytest.raises(
-        NoFaceFound, match=r"1 photos without a face and 1 unreadable, such as bob/4\.jpg.*--misses skip"
+        JobFailed, match=r"1 photos without a face and 1 unreadable, such as bob/4\.jpg.*--misses skip"
     ):
         align_folder(job, misses="fail")
     assert read_manifest(tmp_path / "faces") is None

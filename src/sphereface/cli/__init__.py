@@ -8,6 +8,7 @@ import typer
 
 from sphereface import __version__
 from sphereface.cli import bench, data, demo, reproduce
+from sphereface.errors import JobFailed
 
 EXTRAS = {"torch": "train", "matplotlib": "plot"}  # what to install for a module that is missing
 
@@ -34,6 +35,7 @@ def version(show: bool = typer.Option(False, "--version", help="Print the versio
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a verb; what a user can mend ends in one line and exit code 2, a failed job in exit code 1."""
+    os.environ.setdefault("OPENCV_LOG_LEVEL", "ERROR")  # what matters in its warnings, we say ourselves
     try:
         app(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="sphereface")
     except ImportError as error:
@@ -43,6 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ValueError as error:
         typer.echo(f"sphereface: {error}", err=True)
         sys.exit(2)
+    except JobFailed as error:
+        typer.echo(f"sphereface: {error}", err=True)
+        sys.exit(1)
     except (OSError, RuntimeError, MemoryError) as error:
         if "SPHEREFACE_DEBUG" in os.environ:
             raise

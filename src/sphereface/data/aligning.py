@@ -25,7 +25,7 @@ from sphereface.data.lists import read_landmarks, write_landmarks
 from sphereface.data.manifest import Manifest, read_manifest, require_photos, write_manifest
 from sphereface.data.people import find_images
 from sphereface.data.workers import mapping
-from sphereface.errors import DataFormatError, NoFaceFound, UnreadableImage
+from sphereface.errors import DataFormatError, JobFailed, UnreadableImage
 from sphereface.faces.detections import Choice, Detections, choose
 from sphereface.faces.detector import Detector
 from sphereface.faces.images import JPEG_QUALITY, Image, decode, encode_jpeg, encode_png, inspect, read_bytes
@@ -267,7 +267,7 @@ def _finish(
     last.write(job.target / REPORT, report.model_dump_json(indent=2).encode() + b"\n")
     if misses == "fail" and (none or unreadable):
         example = [*none, *unreadable][0]
-        raise NoFaceFound(
+        raise JobFailed(
             f"{len(none):,} photos without a face and {len(unreadable):,} unreadable, such as {example}; all are "
             f"listed in {job.target / REPORT}; --misses skip or --misses centre goes on from here"
         )
