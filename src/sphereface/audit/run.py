@@ -4,6 +4,7 @@ from pathlib import Path
 
 from sphereface.audit.findings import FEW, Audit, Begin, audit_faces
 from sphereface.audit.page import write_page
+from sphereface.audit.summary import markdown
 from sphereface.contract import Alignment
 from sphereface.data.formats import open_set
 from sphereface.data.manifest import require_faces
@@ -19,7 +20,7 @@ def audit_path(
     out: Path,
     begin: Begin = lambda _what, _total: lambda _done: None,
 ) -> Audit:
-    """Audit a set of faces and write `audit.json`, `exclude.txt` and `report.html`."""
+    """Audit a set of faces and write `report.html`, `audit.md`, `audit.json` and `exclude.txt`."""
     embedder = Embedder.load(model) if model else None
     wanted = embedder.card.preprocessing.alignment if embedder else Alignment()
     ours = open_set(faces)
@@ -32,5 +33,7 @@ def audit_path(
     out.mkdir(parents=True, exist_ok=True)
     (out / "audit.json").write_text(found.model_dump_json(indent=2) + "\n")
     (out / "exclude.txt").write_text("".join(f"{line}\n" for line in found.exclude()))
+    command = f"sphereface data audit {faces.name}" + (f" --against {against.name}" if against else "")
+    (out / "audit.md").write_text(markdown(found, command + (f" --model {model.name}" if model else "")))
     write_page(found, ours, theirs, out / "report.html")
     return found

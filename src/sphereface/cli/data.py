@@ -194,7 +194,7 @@ def audit(
     against: Path | None = typer.Option(None, help="A test set whose people should not be among them."),
     model: Path | None = typer.Option(None, help="An .onnx embedder with a card, to look at faces and not only names."),
     few: int = typer.Option(5, min=1, help="People with fewer photos are listed."),
-    out: Path = typer.Option(Path("audit"), help="Folder for report.html, audit.json and exclude.txt."),
+    out: Path = typer.Option(Path("audit"), help="Folder for report.html, audit.md, audit.json and exclude.txt."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
 ) -> None:
     """Find copies, wrong labels, one person under two names, and people of a test set.

@@ -18,6 +18,8 @@ import numpy as np
 
 from sphereface.data.archives import ZipSet, write_zip
 from sphereface.data.lists import ListSet, write_list
+from sphereface.data.manifest import NAME as MANIFEST
+from sphereface.data.manifest import manifest_path
 from sphereface.data.mnist import IMAGES, MnistSet, find_images
 from sphereface.data.names import checked, placed
 from sphereface.data.people import FaceSet, PeopleFolder
@@ -29,7 +31,6 @@ from sphereface.errors import DataFormatError
 Format = Literal["folder", "rec", "tar", "zip", "list"]
 
 ENDINGS: dict[Format, tuple[str, ...]] = {"zip": (".zip",), "list": (".txt", ".lst")}  # always one file
-MANIFEST = "manifest.json"  # how a set was made; it travels with the set
 KNOWN = (
     "a folder with a folder for each person, a .rec, a .tar or a folder of them, a .zip, a Caffe list (.txt, .lst), "
     "MNIST's idx files"
@@ -113,11 +114,11 @@ def convert(
         raise ValueError(f"{source}: its images are no files that a list could name; convert it to a folder first")
     if to == "list" or target.suffix == f".{to}":
         with new_files(target, *_companions(target, to)) as room:
-            _copy_manifest(source, _manifest(room / target.name, is_folder=False))
+            _copy_manifest(source, manifest_path(room / target.name, is_folder=False))
             _write(room / target.name, faces, to, size, progress)
     else:
         with new_folder(target) as folder:
-            _copy_manifest(source, _manifest(folder, is_folder=True))
+            _copy_manifest(source, manifest_path(folder))
             _write(folder / "train.rec" if to == "rec" else folder, faces, to, size, progress)
             for file in folder.iterdir() if to != "folder" else ():  # a folder's many files would take too long
                 flush(file)
@@ -157,14 +158,10 @@ def _write_folder(folder: Path, faces: FaceSet, progress: Progress) -> None:
 def _companions(target: Path, to: Format) -> tuple[Path, ...]:
     """The other files that come with a target."""
     records = (target.with_suffix(".idx"), target.with_suffix(".lst"), target.with_name("property"))
-    return (*(records if to == "rec" else ()), _manifest(target, is_folder=False))
-
-
-def _manifest(path: Path, *, is_folder: bool) -> Path:
-    return path / MANIFEST if is_folder else path.with_name(f"{path.name}.{MANIFEST}")
+    return (*(records if to == "rec" else ()), manifest_path(target, is_folder=False))
 
 
 def _copy_manifest(source: Path, place: Path) -> None:
-    manifest = _manifest(source, is_folder=source.is_dir())
+    manifest = manifest_path(source)
     if manifest.is_file():
         shutil.copyfile(manifest, place)

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from sphereface.contract import Alignment, Record
 from sphereface.data.people import FaceSet
+from sphereface.data.writing import whole_file
 from sphereface.errors import ContractMismatch, DataFormatError, UnreadableImage
 from sphereface.faces.images import inspect
 from sphereface.faces.warp import CROPS
@@ -45,9 +46,9 @@ class Manifest(Record):
         return self
 
 
-def manifest_path(data: Path) -> Path:
-    """Where the manifest of a set lies."""
-    return data / NAME if data.is_dir() else data.with_name(f"{data.name}.{NAME}")
+def manifest_path(data: Path, *, is_folder: bool | None = None) -> Path:
+    """Where the manifest of a set lies; `is_folder` is for sets that are not there yet."""
+    return data / NAME if (data.is_dir() if is_folder is None else is_folder) else data.with_name(f"{data.name}.{NAME}")
 
 
 def read_manifest(data: Path) -> Manifest | None:
@@ -64,10 +65,8 @@ def read_manifest(data: Path) -> Manifest | None:
 
 def write_manifest(data: Path, manifest: Manifest) -> None:
     """Lay a manifest into a folder, or beside a file; it is there whole or not at all."""
-    path = manifest_path(data)
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(manifest.model_dump_json(indent=2) + "\n")
-    part.replace(path)
+    with whole_file(manifest_path(data)) as file:
+        file.write(manifest.model_dump_json(indent=2).encode() + b"\n")
 
 
 def require_faces(data: Path, faces: FaceSet, wanted: Alignment) -> str | None:

@@ -8,7 +8,6 @@ alone (docs/synthetic.md) and is frozen behind VERSION: whatever changes a pixel
 import json
 import math
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +23,7 @@ from sphereface.data.manifest import Manifest, write_manifest
 from sphereface.data.portrait import draw
 from sphereface.data.traits import Shot, Traits
 from sphereface.data.workers import mapping
+from sphereface.data.writing import Progress, silent
 
 VERSION = 1
 
@@ -36,12 +36,6 @@ LIKENESS = 0.85  # correlation of a person with the one they resemble
 SIGNATURE = "synthetic.json"  # says whose faces a folder holds
 # Grain defeats all but the simplest compression.
 PNG = [cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_HUFFMAN_ONLY]
-
-Progress = Callable[[int], None]
-
-
-def silent(_: int) -> None:
-    """Progress that nobody watches."""
 
 
 @dataclass(frozen=True)

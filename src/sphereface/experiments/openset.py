@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sphereface.data.synthetic import Progress, SyntheticPeople, silent
+from sphereface.data.synthetic import SyntheticPeople
+from sphereface.data.writing import Progress, silent
 from sphereface.evaluation import Verification, verify_folds
 from sphereface.losses import Annealing, FaceLoss, create_loss
 from sphereface.metrics import AllPairs, angular_fisher_score, mate_ranks

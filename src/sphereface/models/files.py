@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from sphereface.contract import Card, read_card
+from sphereface.data.writing import flush
 from sphereface.errors import ModelFileError
 from sphereface.models.spherefacenet import STAGES, SphereFaceNet
 
@@ -31,9 +32,9 @@ def save_model(net: nn.Module, path: str | Path, card: Card | None = None) -> No
         tensors = {key: value.detach().cpu().contiguous() for key, value in net.state_dict().items()}
         save_file(tensors, part, metadata=card.metadata())
         part.chmod(0o644)
-        _flush(part)
+        flush(part)
         part.replace(path)
-        _flush(path.parent)
+        flush(path.parent)
     finally:
         part.unlink(missing_ok=True)
 
@@ -73,12 +74,3 @@ def unwrapped(net: nn.Module) -> SphereFaceNet:
             raise ValueError(f"a {type(net).__name__} is no network of ours; wanted what create_model builds")
         net = inner
     return net
-
-
-def _flush(path: Path) -> None:
-    """Wait until a file or a folder's entries are on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
