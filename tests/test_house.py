@@ -14,8 +14,8 @@ SOURCE = Path(sphereface.__file__).parent
 
 # Top to bottom, as drawn in docs/architecture.md: a room leans only on rooms above it.
 ROOMS = [
-    "errors", "contract", "graphs", "zoo", "metrics", "reports", "faces", "data", "engines", "embed", "evaluation", "audit",
-    "gallery", "recognize",
+    "errors", "contract", "graphs", "zoo", "metrics", "reports", "faces", "data", "engines", "embed", "evaluation",
+    "audit", "gallery", "recognize",
     "geometry", "parallel", "losses", "models", "loading", "training", "export", "experiments", "bench",
     "web", "cli", "__main__",
 ]  # fmt: skip
