@@ -106,9 +106,7 @@ def test_photos_without_a_face_follow_the_policy(photos, tmp_path, misses, crops
 
 def test_the_policy_fail_names_the_misses_and_keeps_the_work(photos, tmp_path):
     job = Job(photos, tmp_path / "faces")
-    with pytest.raises(
-        JobFailed, match=r"1 photos without a face and 1 unreadable, such as bob/4\.jpg.*--misses skip"
-    ):
+    with pytest.raises(JobFailed, match=r"1 photos without a face and 1 unreadable, such as bob/4\.jpg.*--misses skip"):
         align_folder(job, misses="fail")
     assert read_manifest(tmp_path / "faces") is None
     written = (tmp_path / "faces" / "ann" / "1.jpg").stat().st_mtime_ns
