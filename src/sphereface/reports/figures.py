@@ -169,3 +169,81 @@ def contact_sheet(faces: NDArray[np.uint8], columns: int, *, says: str) -> Pictu
     rows = [np.hstack(list(whole[start : start + columns])) for start in range(0, len(whole), columns)]
     _, png = cv2.imencode(".png", np.vstack(rows)[:, :, ::-1])
     return Picture(png.tobytes(), png.tobytes(), says)
+
+
+class Line(NamedTuple):
+    """Values over the steps of a run; None, nan and infinity are gaps. A faint line stands behind the others."""
+
+    name: str
+    steps: Sequence[float]
+    values: Sequence[float | None]
+    faint: bool = False
+
+
+class Panel(NamedTuple):
+    """Lines that share an axis of values; a logarithmic one wants values above 0, and is even otherwise."""
+
+    title: str
+    lines: Sequence[Line]
+    logarithmic: bool = False
+
+
+def over_steps(panels: Sequence[Panel], *, says: str, marks: Sequence[float] = ()) -> Picture:
+    """Panels one above the other over the same steps; `marks` are steps at which something happened to the run."""
+
+    def draw(theme: Theme) -> "Figure":
+        figure = _figure(5.6, 0.5 + 1.8 * len(panels))
+        first: Axes | None = None
+        for place, panel in enumerate(panels):
+            axes = figure.add_subplot(len(panels), 1, place + 1, sharex=first)
+            first = first or axes
+            _draw_panel(axes, panel)
+            for mark in marks:
+                axes.axvline(mark, color=INK[theme], linewidth=0.8, linestyle=":", alpha=0.6)
+            axes.tick_params(labelbottom=place == len(panels) - 1)
+        axes.set_xlabel("step")
+        return figure
+
+    return picture(draw, says)
+
+
+def _draw_panel(axes: "Axes", panel: Panel) -> None:
+    lowest = np.inf
+    for place, line in enumerate(panel.lines):
+        values = np.array([np.nan if value is None else value for value in line.values], dtype=np.float64)
+        values[~np.isfinite(values)] = np.nan
+        lowest = min(lowest, np.nanmin(values, initial=np.inf))
+        axes.plot(
+            line.steps,
+            values,
+            label=f"_{line.name}" if line.faint else line.name,  # an underscore keeps it out of the legend
+            color=COLOURS[0] if line.faint else COLOURS[1 + place % (len(COLOURS) - 1)],
+            linewidth=0.7 if line.faint else 1.5,
+            alpha=0.6 if line.faint else 1.0,
+            marker="o" if np.isfinite(values).sum() <= 30 else "",  # a lone point has no line to be seen by
+            markersize=2.5,
+        )
+    if panel.logarithmic and 0 < lowest < np.inf:
+        axes.set_yscale("log")
+    axes.set_ylabel(panel.title)
+    axes.grid(alpha=0.2)
+    if sum(not line.faint for line in panel.lines) > 1:
+        axes.legend(fontsize=7)
+
+
+def pair_angles(same: Floats, different: Floats, *, threshold: float) -> Picture:
+    """How many same and different pairs lie at which angle, and the angle up to which pairs are accepted; radians."""
+
+    def draw(theme: Theme) -> "Figure":
+        figure = _figure(5.6, 2.8)
+        axes = figure.add_subplot()
+        bins = list(np.linspace(0, 180, 91))
+        axes.hist(np.degrees(same), bins=bins, density=True, color="#e0862e", alpha=0.75, label="same person")
+        axes.hist(np.degrees(different), bins=bins, density=True, color="#3b7ddd", alpha=0.65, label="different people")
+        axes.axvline(np.degrees(threshold), color=INK[theme], linewidth=1, linestyle="--", label="threshold")
+        axes.set_xlabel("angle between two photos, degrees")
+        axes.set_yticks([])
+        axes.legend(fontsize=8)
+        return figure
+
+    return picture(draw, "Angles between photos of the same and of different people, with the best threshold")

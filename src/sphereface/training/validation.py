@@ -1,0 +1,421 @@
+"""Open-set validation: how well a network tells people apart whom it has never seen."""
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from sphereface.data.pairs import Pair
+from sphereface.data.people import FaceSet
+from sphereface.errors import JobFailed, UnreadableImage
+from sphereface.evaluation import verify_folds
+from sphereface.faces.images import read_bytes
+from sphereface.loading.ready import OnUnreadable
+from sphereface.loading.scan import UNREADABLE, Unreadable, face_shape, read_face, scan, unreadable_image
+from sphereface.loading.subset import Subset
+from sphereface.loading.workers import Workers
+from sphereface.metrics import angular_fisher_score, auc, best_threshold, tar_at_far
+from sphereface.models.files import unwrapped
+from sphereface.training.loop import to_input
+
+PAIRS = 3_000  # of either kind, as many as in LFW
+FOLDS = 10
+FARS = (1e-1, 1e-2, 1e-3)
+PIECE = 128  # faces that are decoded and go through the network together
+NAMED = 5  # how many unreadable images an error lists
+
+Ints = NDArray[np.int64]
+Rule = Literal["authors", "best threshold"]
+
+
+class HeldOut(NamedTuple):
+    """The rows of a set that are trained on, and those of people who are set aside; both ascending."""
+
+    train: Ints
+    held: Ints
+
+
+def hold_out(labels: Ints, names: Sequence[str], *, people: int, seed: int = 0) -> HeldOut:
+    """Set some people aside with all their photos; only those with two or more, for others make no same pair.
+
+    The lot falls by seed and name, so it does not change with the order of a set or with the version of a library.
+    """
+    counts = np.bincount(labels, minlength=len(names))
+    able = np.flatnonzero(counts >= 2).tolist()
+    if people < 2:
+        raise ValueError(f"{people} people to hold out; wanted at least 2, who can be told apart")
+    if people > len(able):
+        raise ValueError(f"{people} people to hold out; only {len(able)} have two photos: hold out fewer")
+    if np.count_nonzero(counts) - people < 2:
+        raise ValueError(f"{people} of {np.count_nonzero(counts)} people to hold out; wanted at least 2 to learn from")
+    aside = np.isin(labels, sorted(able, key=lambda person: _lot(seed, names[person]))[:people])
+    return HeldOut(np.flatnonzero(~aside), np.flatnonzero(aside))
+
+
+def _lot(seed: int, name: str) -> bytes:
+    return hashlib.sha256(f"{seed}\0{name}".encode(errors="surrogateescape")).digest()  # a file name may be no text
+
+
+class Pairs(NamedTuple):
+    """Pairs of images: the places of the two, whether they show one person, and the fold; each (P,)."""
+
+    left: Ints
+    right: Ints
+    same: NDArray[np.bool_]
+    fold: Ints
+
+
+def draw_pairs(people: Ints, *, pairs: int = PAIRS, folds: int = FOLDS, seed: int = 0) -> Pairs:
+    """As many same as different pairs of images, at most `pairs` of either kind, none twice, nobody in two folds.
+
+    `people` (N,) says whose each image is. A fold takes two people, so few people make few folds. Everybody's first
+    pair comes before anyone's second: who has a thousand photos does not crowd out the others.
+    """
+    names, counts = np.unique(people, return_counts=True)
+    if len(names) < 2 or counts.max() < 2:
+        raise ValueError(f"{len(people)} photos of {len(names)} people; wanted 2 people, one of them with 2 photos")
+    if pairs < 1:
+        raise ValueError(f"{pairs} pairs; wanted at least 1 of either kind")
+    rng = np.random.default_rng(seed)
+    photos = np.split(np.argsort(people, kind="stable"), np.cumsum(counts)[:-1])  # the images of each person
+    order = rng.permutation(len(names))
+    order = order[np.argsort(-counts[order], kind="stable")]  # dealt out by number of photos, folds are alike
+    folds = max(1, min(folds, len(names) // 2, pairs))
+    chosen: list[tuple[int, int, bool, int]] = []
+    for fold in range(folds):
+        group = [photos[person] for person in order[fold::folds]]
+        same, different = _pairs_of(group, pairs // folds, rng)
+        chosen += [(*pair, True, fold) for pair in same] + [(*pair, False, fold) for pair in different]
+    if not chosen:
+        raise ValueError(f"{len(people)} photos of {len(names)} people make no pairs of both kinds; hold out more")
+    left, right, truth, where = zip(*chosen, strict=True)
+    return Pairs(np.array(left), np.array(right), np.array(truth), np.array(where))
+
+
+def _pairs_of(
+    group: Sequence[Ints], most: int, rng: np.random.Generator
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Same and different pairs among the images of some people, as many of the one as of the other."""
+    counts = np.array([len(photos) for photos in group])
+    own = counts * (counts - 1) // 2
+    a, b = np.triu_indices(min(len(group), 2 * most), 1)  # so many pairs involve no more people
+    across = counts[a] * counts[b]
+    count = min(most, int(own.sum()), int(across.sum()))
+    same = [_couple(group[person], item) for person, item in _spread(own, count, rng)]
+    different = []
+    for couple, item in _spread(across, count, rng):
+        one, two = group[a[couple]], group[b[couple]]
+        different.append(_ordered(one[item // len(two)], two[item % len(two)]))
+    return same, different
+
+
+def _couple(photos: Ints, number: int) -> tuple[int, int]:
+    """The number-th pair (i, j), i < j, of some photos: j (j - 1) / 2 pairs come before those that end in j."""
+    j = (1 + math.isqrt(1 + 8 * number)) // 2
+    return _ordered(photos[number - j * (j - 1) // 2], photos[j])
+
+
+def _ordered(a: np.int64, b: np.int64) -> tuple[int, int]:
+    return int(min(a, b)), int(max(a, b))
+
+
+def _spread(sizes: Ints, count: int, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
+    """`count` different places (group, item below its size), every group's first before any group's second."""
+    assert count <= sizes.sum(), "more places than there are"
+    taken = np.zeros_like(sizes)
+    while (left := count - int(taken.sum())) > 0:
+        taken[rng.permutation(np.flatnonzero(taken < sizes))[:left]] += 1
+    for group in np.flatnonzero(taken).tolist():
+        for item in rng.choice(sizes[group], taken[group], replace=False).tolist():
+            yield group, item
+
+
+class _Listed:
+    """The images that a list names, below a root; as people they have their folders."""
+
+    def __init__(self, root: Path, paths: Sequence[str]) -> None:
+        self.root, self.paths = root, paths
+        folders = [path.rpartition("/")[0] for path in paths]
+        self.people = sorted(set(folders))
+        place = {folder: label for label, folder in enumerate(self.people)}
+        self.labels = np.array([place[folder] for folder in folders])
+
+    def read(self, index: int) -> bytes:
+        """The bytes of one file."""
+        return read_bytes(self.root / self.paths[index])
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """The faces and pairs that every validation of a run looks at; made by `of_people` or `of_pairs`."""
+
+    faces: FaceSet  # those in a pair, and nobody else
+    people: Ints | None  # whose each of them is; None where a list of pairs does not tell
+    pairs: Pairs
+    crop: str
+    skipped: tuple[Unreadable, ...] = ()
+
+    @classmethod
+    def of_people(
+        cls,
+        faces: FaceSet,
+        rows: Ints | None = None,
+        *,
+        pairs: int = PAIRS,
+        seed: int = 0,
+        crop: str = "112x96",
+        on_unreadable: OnUnreadable = "fail",
+        workers: int = 0,
+    ) -> "Validation":
+        """Balanced pairs, at most `pairs` of either kind, from the images at some rows of a set, or from all of it.
+
+        Their images are looked at now. One that cannot be read is an error (`fail`), or its pairs are left out
+        (`skip`); the other pairs stay what they are.
+        """
+        rows = np.arange(len(faces.labels)) if rows is None else rows
+        labels = faces.labels[rows]
+        drawn = draw_pairs(labels, pairs=pairs, seed=seed)
+        whole = cls(Subset(faces, rows, faces.people, labels), labels, drawn, crop)._with(np.ones_like(drawn.same))
+        return whole._looked_at(on_unreadable, workers, "mend or remove them, or have them skipped")
+
+    @classmethod
+    def of_pairs(
+        cls, pairs: Sequence[Pair], root: str | Path, *, crop: str = "112x96", workers: int = 0
+    ) -> "Validation":
+        """The pairs of a list, whose aligned faces stand below `root`; all are looked at now, and bad ones named.
+
+        Folders count as people where no pair contradicts that.
+
+        >>> Validation.of_pairs(read_pairs("pairs.txt"), "lfw-112x96")
+        """
+        paths = sorted({path for pair in pairs for path in (pair.left, pair.right)})
+        place = {path: row for row, path in enumerate(paths)}
+        listed = _of_either_kind(
+            Pairs(
+                np.array([place[pair.left] for pair in pairs], np.int64),
+                np.array([place[pair.right] for pair in pairs], np.int64),
+                np.array([pair.same for pair in pairs], np.bool_),
+                np.array([pair.fold for pair in pairs], np.int64),
+            )
+        )
+        faces = _Listed(Path(root), paths)
+        told = ((faces.labels[listed.left] == faces.labels[listed.right]) == listed.same).all()
+        whole = cls(faces, faces.labels if told else None, listed, crop)
+        return whole._looked_at("fail", workers, f"align what is missing below {root}, or check root and endings")
+
+    def _looked_at(self, on_unreadable: OnUnreadable, workers: int, way_out: str) -> "Validation":
+        """Leave out the pairs whose images cannot be read; or raise an error that counts and names these."""
+        if on_unreadable not in ("fail", "skip"):
+            raise ValueError(f"on_unreadable is {on_unreadable!r}; choose 'fail' or 'skip'")
+        unreadable = scan(self.faces, crop=self.crop, workers=workers).unreadable
+        if unreadable and on_unreadable == "fail":
+            raise UnreadableImage(_refusal(unreadable, len(self.faces.labels), way_out))
+        bad = {image.path for image in unreadable}
+        broken = np.array([path in bad for path in self.faces.paths])
+        return replace(self._with(~(broken[self.pairs.left] | broken[self.pairs.right])), skipped=unreadable)
+
+    def _with(self, kept: NDArray[np.bool_]) -> "Validation":
+        """The pairs marked in `kept`, and the faces that are in one of them."""
+        left, right, same, fold = self.pairs
+        pairs = _of_either_kind(Pairs(left[kept], right[kept], same[kept], fold[kept]))
+        used, places = np.unique([pairs.left, pairs.right], return_inverse=True)
+        new_left, new_right = places.reshape(2, -1)
+        faces = Subset(self.faces, used, self.faces.people, self.faces.labels[used])
+        people = None if self.people is None else self.people[used]
+        return replace(self, faces=faces, people=people, pairs=pairs._replace(left=new_left, right=new_right))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over the images' names and the pairs: where it agrees, two validations can be compared."""
+        digest = hashlib.sha256(self.crop.encode())
+        digest.update("\0".join(self.faces.paths).encode(errors="surrogateescape"))
+        for column in self.pairs:
+            digest.update(column.astype("<i8").tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def has_folds(self) -> bool:
+        """Whether any fold can be held out: those that remain must hold pairs of both kinds."""
+        folds = np.unique(self.pairs.fold)
+        rests = (self.pairs.same[self.pairs.fold != fold] for fold in folds)
+        return len(folds) > 1 and all(rest.any() and not rest.all() for rest in rests)
+
+    def read(self, places: Sequence[int] | Ints) -> NDArray[np.uint8]:
+        """Some of the faces, (N, H, W, 3)."""
+        return np.stack([read_face(self.faces, int(place), self.crop) for place in places])
+
+
+def _of_either_kind(pairs: Pairs) -> Pairs:
+    if pairs.same.all() or not pairs.same.any():
+        raise ValueError(f"{pairs.same.sum()} of {len(pairs.same)} pairs are the same person; wanted some of either")
+    return pairs
+
+
+def _refusal(unreadable: Sequence[Unreadable], count: int, way_out: str) -> str:
+    named = ", ".join(f"{path} ({reason})" for path, reason in unreadable[:NAMED])
+    more = f" and {len(unreadable) - NAMED:,} more" if len(unreadable) > NAMED else ""
+    many = f"{len(unreadable):,} of the {count:,} images to validate on cannot be read"
+    return f"{many}: {named}{more}; {way_out}"
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """What a network's features are worth on people it has never seen; a score is the plain cosine of a pair."""
+
+    accuracy: float
+    rule: Rule  # "authors": mean and threshold from the other folds; "best threshold": fitted to these very pairs
+    tar: dict[float, float]  # by false accept rate: true accept rate; only rates that so many pairs can show
+    auc: float
+    fisher: float | None  # angular Fisher score, lower is better; None where it is not known who is who
+    threshold: float  # the best one for these pairs
+    same_scores: NDArray[np.float64]  # in the order of the pairs
+    different_scores: NDArray[np.float64]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The numbers, as a line of the log takes them."""
+        return {
+            "accuracy": self.accuracy,
+            "rule": self.rule,
+            "tar": {f"{far:g}": tar for far, tar in self.tar.items()},
+            "auc": self.auc,
+            "fisher": self.fisher,
+            "threshold": self.threshold,
+            "same": len(self.same_scores),
+            "different": len(self.different_scores),
+        }
+
+
+def validate(
+    net: nn.Module, validation: Validation, *, fars: Sequence[float] = FARS, batch: int = PIECE, workers: int = 0
+) -> Scores:
+    """Score a network, in training or not; its mode and all random numbers are left as they were.
+
+    It runs where the network is, in float32 also inside autocast, and holds a few batches of faces at a time.
+    """
+    features = embed(net, validation, batch=batch, workers=workers)
+    broken = int((~np.isfinite(features).all(1)).sum())
+    if broken:
+        raise JobFailed(
+            f"{broken:,} of {len(features):,} features are not finite: the network has diverged; "
+            "go back to an earlier checkpoint"
+        )
+    return score(features, validation, fars=fars)
+
+
+def score(features: NDArray[np.float32], validation: Validation, *, fars: Sequence[float] = FARS) -> Scores:
+    """What features (N, D) of a validation's images say about its pairs."""
+    left, right, same, fold = validation.pairs
+    unit = features.astype(np.float64)
+    unit /= np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)
+    scores = (unit[left] * unit[right]).sum(1)
+    threshold = best_threshold(same, scores)
+    rule: Rule = "authors" if validation.has_folds else "best threshold"
+    if rule == "authors":
+        accuracy = verify_folds(features[left], features[right], same, fold, rule=rule).accuracy
+    else:
+        accuracy = float(np.where(same, scores > threshold, scores < threshold).mean())
+    different = int((~same).sum())
+    return Scores(
+        accuracy,
+        rule,
+        {far: tar_at_far(same, scores, far=far) for far in fars if far * different >= 1},
+        auc(same, scores),
+        _fisher(features, validation.people),
+        threshold,
+        scores[same],
+        scores[~same],
+    )
+
+
+def _fisher(features: NDArray[np.float32], people: Ints | None) -> float | None:
+    if people is None or len(np.unique(people)) < 2:
+        return None
+    with np.errstate(divide="ignore", invalid="ignore"):  # where all features point one way, nothing is between people
+        fisher = angular_fisher_score(features, people)
+    return fisher if math.isfinite(fisher) else None
+
+
+def embed(net: nn.Module, validation: Validation, *, batch: int = PIECE, workers: int = 0) -> NDArray[np.float32]:
+    """Features of a validation's images, each with that of its mirror image beside it, (N, 2 D), not normalised."""
+    net = unwrapped(net)  # inside DistributedDataParallel a forward pass would wait for the other processes
+    device = next(net.parameters()).device
+    pieces = _Pieces(validation, batch)
+    features = []
+    with evaluating(net, device), closing(Workers(workers).run(pieces, range(len(pieces)))) as loaded:
+        for piece in loaded:
+            if piece.broken is not None:
+                path, reason = piece.broken
+                raise UnreadableImage(f"{path}: {reason}; it was readable when the run began: restore it and resume")
+            faces = to_input(piece.pixels.to(device, non_blocking=True).permute(0, 3, 1, 2))
+            mirrored = faces.flip(3).contiguous(memory_format=torch.channels_last)
+            features.append(torch.cat([net(faces), net(mirrored)], 1).float().cpu())
+    return torch.cat(features).numpy()
+
+
+@contextmanager
+def evaluating(net: nn.Module, device: torch.device) -> Iterator[None]:
+    """No gradients, no autocast, evaluation mode; then every module has its own mode back: what was frozen stays so."""
+    modes = [(module, module.training) for module in net.modules()]
+    net.eval()
+    try:
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+class _Piece(NamedTuple):
+    """Some decoded faces; what broke travels as text, for torch would wrap an error in a traceback."""
+
+    pixels: Tensor  # (B, H, W, 3) uint8
+    broken: Unreadable | None
+
+
+class _Pieces(Dataset[_Piece]):
+    """A validation's faces, so many at a time."""
+
+    def __init__(self, validation: Validation, size: int) -> None:
+        if size < 1:
+            raise ValueError(f"batch is {size}; wanted at least 1")
+        self.validation, self.size = validation, size
+
+    def __len__(self) -> int:
+        return -(-len(self.validation.faces.labels) // self.size)
+
+    def __getitem__(self, number: int) -> _Piece:
+        faces, crop = self.validation.faces, self.validation.crop
+        places = range(number * self.size, min((number + 1) * self.size, len(faces.labels)))
+        pixels = torch.empty((len(places), *face_shape(crop)), dtype=torch.uint8)
+        for row, place in enumerate(places):
+            try:
+                pixels.numpy()[row] = read_face(faces, place, crop)
+            except UNREADABLE as error:
+                return _Piece(pixels, unreadable_image(faces, place, error))
+        return _Piece(pixels, None)
+
+
+class Hardest(NamedTuple):
+    """The pairs that went most wrong, left and right face in turn, (2 n, H, W, 3)."""
+
+    same: NDArray[np.uint8]  # one person, least alike first
+    different: NDArray[np.uint8]  # two people, most alike first
+
+
+def hardest(validation: Validation, scores: Scores, *, count: int = 8) -> Hardest:
+    """The same pairs that score lowest and the different ones that score highest, to look at."""
+    same, different = np.flatnonzero(validation.pairs.same), np.flatnonzero(~validation.pairs.same)
+    low = same[np.argsort(scores.same_scores, kind="stable")[:count]]
+    high = different[np.argsort(-scores.different_scores, kind="stable")[:count]]
+    left, right = validation.pairs.left, validation.pairs.right
+    return Hardest(*(validation.read(np.stack([left[some], right[some]], 1).ravel()) for some in (low, high)))
