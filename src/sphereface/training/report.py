@@ -19,6 +19,7 @@ from sphereface.training.validation import Hardest, Scores
 
 PAGE, CONFIG = "report.html", "config.toml"
 ROWS = 20  # of a table over steps; longer ones are thinned
+LETTERS = 200  # of an event's story; the log has it in full
 NO_PICTURES = "matplotlib is not installed, so there are tables and no curves: pip install 'sphereface[plot]'"
 NEAR, RIGHT_ANGLE, OPPOSITE = 1e-2, math.pi / 2, math.pi  # angles between two classes
 
@@ -238,11 +239,12 @@ def _add_events(page: Report, history: Sequence[Entry]) -> None:
 
 def _story(entry: Entry) -> str:
     skipped = ("kind", "step", "time", "config", "versions", "command")
-    return ", ".join(
+    story = ", ".join(
         str(value) if name in ("text", "reason", "outcome") else f"{name} {value}"
         for name, value in entry.items()
         if name not in skipped and value is not None
     )
+    return story if len(story) <= LETTERS else f"{story[:LETTERS]} ..."
 
 
 def _add_repeat(page: Report, start: Mapping[str, Any], config: str | None) -> None:
