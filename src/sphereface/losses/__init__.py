@@ -90,10 +90,11 @@ LOSSES: dict[str, Callable[..., FaceLoss]] = {
     "sphereface2": SphereFace2,
 }
 
-# Which loss runs how: "fused" in one piece, "chunked" with chunk=, "sampled" with sample=. Triplet has no classes to
-# cut up. The energy of SphereFace+ and the K decisions of SphereFace2 are sums over all other classes: a sample would
-# change their balance, so they take none.
-MODES: dict[str, tuple[str, ...]] = dict.fromkeys(LOSSES, ("fused", "chunked", "sampled")) | {
+# Which loss runs how: "fused" in one piece, "chunked" with chunk=, "sampled" with sample=, "sharded" over processes
+# with shard=. Triplet has no classes to cut up. The energy of SphereFace+ and the K decisions of SphereFace2 are sums
+# over all other classes: a sample would change their balance, and shards would have to exchange more than the partials
+# of a softmax, so they take neither.
+MODES: dict[str, tuple[str, ...]] = dict.fromkeys(LOSSES, ("fused", "chunked", "sampled", "sharded")) | {
     "triplet": ("fused",),
     "sphereface_plus": ("fused", "chunked"),
     "sphereface2": ("fused", "chunked"),
@@ -107,6 +108,9 @@ def create_loss(name: str, features: int, classes: int, **options: Any) -> FaceL
     """
     if name not in LOSSES:
         raise ValueError(f"unknown loss {name!r}; choose one of {', '.join(LOSSES)}")
+    if options.get("shard") is not None and "sharded" not in MODES[name]:
+        able = ", ".join(loss for loss in LOSSES if "sharded" in MODES[loss])
+        raise ValueError(f"{name} cannot be sharded over processes: let each hold all of it, or choose one of {able}")
     known = [option for option in inspect.signature(LOSSES[name]).parameters if option not in ("features", "classes")]
     if "mode" in known:
         known = [option for option in known if option != "mode"] + list(Mode.__annotations__)

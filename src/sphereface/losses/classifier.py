@@ -8,6 +8,7 @@ from typing import Literal, TypedDict, Unpack
 import torch
 from torch import Tensor, nn
 
+from sphereface import parallel
 from sphereface.geometry import check_m
 from sphereface.losses import margins, pairs
 from sphereface.losses.annealing import Annealing
@@ -24,14 +25,22 @@ class Mode(TypedDict, total=False):
     chunk: hold at most (B, chunk) numbers at a time instead of (B, K), and compute the logits twice.
     sample: in training, compare with this fraction of the classes, the true ones always among them (An et al., Partial
     FC, 2021).
+    shard: (rank, ranks), to hold the classes of one process of several, each of which has its own. Every process calls
+    the loss with its share of the batch, and gets the loss of the whole batch over all classes.
     """
 
     chunk: int | None
     sample: float | None
+    shard: tuple[int, int] | None
 
 
 class Classifier(FaceLoss):
-    """A loss with class weights (K, D), run in one piece, in chunks, or on a sample of the classes."""
+    """A loss with class weights (K, D), run in one piece, in chunks, on a sample of the classes, or as one of R shards.
+
+    A shard has `weight` for its own classes only, `rows` = (first, end) of all K; `classes` stays K. In backward, its
+    weights get the gradient of the whole batch's loss, complete, and its share of the features gets R x theirs: the
+    network is under DistributedDataParallel, which averages over the R processes.
+    """
 
     normalize = True  # weights count as w / |w|
 
@@ -42,11 +51,28 @@ class Classifier(FaceLoss):
             raise ValueError(f"chunk is {chunk}; it takes a number of classes of at least 1, or None")
         if sample is not None and not 0 < sample <= 1:
             raise ValueError(f"sample is {sample}; it takes a fraction of the classes above 0 and up to 1, or None")
-        self.chunk, self.sample = chunk, sample
-        self.weight = nn.Parameter(torch.empty(classes, features))
+        self.chunk, self.sample, self.shard = chunk, sample, mode.get("shard")
+        self.rows = class_range(classes, *(self.shard or (0, 1)))
+        self.weight = nn.Parameter(torch.empty(self.rows[1] - self.rows[0], features))
         bound = math.sqrt(3 / features)  # Caffe's Xavier: by fan-in alone
-        nn.init.uniform_(self.weight, -bound, bound)
+        draw_rows_(self.weight, self.rows[0], classes, bound)
         self.project_()
+
+    @property
+    def sharded(self) -> bool:
+        """Whether some classes live in other processes."""
+        return self.shard is not None and self.shard[1] > 1
+
+    def forward(self, features: Tensor, labels: Tensor) -> Tensor:
+        """Mean loss of features (B, D) with labels (B,); for a shard, of the batches of all processes."""
+        if not self.sharded:
+            return super().forward(features, labels)
+        if self.shard != (parallel.rank(), parallel.ranks()):
+            raise ValueError(
+                f"a loss for shard={self.shard} in process {parallel.rank()} of {parallel.ranks()}; "
+                "it takes shard=(parallel.rank(), parallel.ranks())"
+            )
+        return super().forward(*parallel.gather_batch(features, labels))
 
     def dtype_for(self, features: Tensor) -> torch.dtype:
         """The wider of features and weights, float32 at least."""
@@ -60,10 +86,18 @@ class Classifier(FaceLoss):
             self.weight.copy_(self.weight / length.clamp_min(TINY))
 
     def sampled(self, labels: Tensor) -> Tensor | None:
-        """The classes to compare with, in order, or None for all of them."""
+        """The rows to compare with, in order, or None for all of them; labels count from the first row.
+
+        A shard draws its own, from a seed that all processes draw together. Processes that hold all classes draw the
+        same sample, given the same random state: the true classes of all their batches are in it.
+        """
         if self.sample is None or not self.training:
             return None
-        return sample_classes(labels, self.classes, self.sample)
+        if not self.sharded:
+            return sample_classes(parallel.all_gather(labels).flatten(), self.classes, self.sample)
+        seed = int(torch.randint(2**62, ())) + parallel.rank()
+        here = labels[(labels >= 0) & (labels < len(self.weight))]
+        return sample_classes(here, len(self.weight), self.sample, torch.Generator(labels.device).manual_seed(seed))
 
 
 class MarginSoftmax(Classifier):
@@ -90,7 +124,7 @@ class MarginSoftmax(Classifier):
             raise ValueError(f"scale is {scale}; it takes a length above 0")
         self.formula, self.scale, self.others = formula, scale, others
         self.steepest = 2 * scale if scale else FaceLoss.steepest
-        self.bias = nn.Parameter(torch.zeros(classes)) if bias else None
+        self.bias = nn.Parameter(torch.zeros(len(self.weight))) if bias else None
 
     def rule(self) -> Rule:
         """How this loss makes logits of inner products, now."""
@@ -101,11 +135,12 @@ class MarginSoftmax(Classifier):
         if self.scale is not None:
             features = pairs.unit(features) * self.scale
         weight, bias = self.weight.to(features.dtype), None if self.bias is None else self.bias.to(features.dtype)
-        classes = self.sampled(labels)
-        if classes is not None:
-            weight, bias = weight.index_select(0, classes), None if bias is None else bias.index_select(0, classes)
-            labels = torch.searchsorted(classes, labels)
-        return margin_cross_entropy(features, weight, bias, labels, self.rule())
+        labels = labels - self.rows[0]
+        chosen = self.sampled(labels)
+        if chosen is not None:
+            weight, bias = weight.index_select(0, chosen), None if bias is None else bias.index_select(0, chosen)
+            labels = places_in(chosen, labels)
+        return margin_cross_entropy(features, weight, bias, labels, self.rule(), sharded=self.sharded)
 
 
 class ASoftmax(MarginSoftmax):
@@ -166,10 +201,44 @@ class ASoftmax(MarginSoftmax):
         return super().compute(features, labels)
 
 
-def sample_classes(labels: Tensor, classes: int, fraction: float) -> Tensor:
+def class_range(classes: int, rank: int, ranks: int) -> tuple[int, int]:
+    """The classes of one shard, from the first to before the end; shards differ by one class at most and may be empty.
+
+    >>> [class_range(5, rank, 2) for rank in range(2)]
+    [(0, 2), (2, 5)]
+    """
+    if not 0 <= rank < ranks:
+        raise ValueError(f"shard is ({rank}, {ranks}); it takes (rank, ranks), and ranks count from 0")
+    return classes * rank // ranks, classes * (rank + 1) // ranks
+
+
+@torch.no_grad()
+def draw_rows_(weight: Tensor, first: int, classes: int, bound: float) -> None:
+    """Set rows to what they would be among the rows of all classes, between -bound and bound.
+
+    A CPU draws number after number, so those of the other rows are drawn as well, and forgotten: then all processes
+    have the same random state afterwards.
+    """
+    scratch = weight.new_empty(min(classes - len(weight), 4096), weight.shape[1])
+    for before in range(0, first, 4096):
+        scratch[: first - before].uniform_(-bound, bound)
+    nn.init.uniform_(weight, -bound, bound)
+    for after in range(first + len(weight), classes, 4096):
+        scratch[: classes - after].uniform_(-bound, bound)
+
+
+def sample_classes(labels: Tensor, classes: int, fraction: float, generator: torch.Generator | None = None) -> Tensor:
     """The true classes of a batch and enough random others to make up a fraction of all, in ascending order."""
     present = torch.unique(labels)
-    lot = torch.rand(classes, device=labels.device)
+    lot = torch.rand(classes, device=labels.device, generator=generator)
     lot[present] = 2.0
     size = max(len(present), math.ceil(fraction * classes))
     return lot.topk(size).indices.sort().values
+
+
+def places_in(chosen: Tensor, labels: Tensor) -> Tensor:
+    """Where each label stands among chosen ones, which ascend; -1 where it is none of them."""
+    if not len(chosen):
+        return torch.full_like(labels, -1)
+    place = torch.searchsorted(chosen, labels).clamp_max(len(chosen) - 1)
+    return torch.where(chosen[place] == labels, place, -1)

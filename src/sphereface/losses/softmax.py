@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from sphereface import parallel
 from sphereface.losses.blocks import TINY, ClassBlocks
 from sphereface.losses.margins import Margin
 
@@ -40,6 +41,24 @@ def merge(a: Partial, b: Partial) -> Partial:
     base = finite(top)
     total = a.total * (a.top - base).exp() + b.total * (b.top - base).exp()
     return Partial(top, total, torch.maximum(a.target, b.target))
+
+
+def merge_all(parts: Partial) -> Partial:
+    """What many disjoint sets of classes contribute together; here each number of a partial is (sets, B)."""
+    top = parts.top.amax(0)
+    total = (parts.total * (parts.top - finite(top)).exp()).sum(0)
+    return Partial(top, total, parts.target.amax(0))
+
+
+def merge_over_ranks(own: Partial) -> Partial:
+    """What the classes of all processes contribute.
+
+    Each merges its share of the batch, of which it gets everybody's numbers, and tells the result: so a process sends
+    less than 6 B numbers, however many processes there are, and all have the same bits.
+    """
+    numbers = torch.stack(own).view(3, parallel.ranks(), -1).movedim(1, 0)  # (R, 3, B / R)
+    mine = merge_all(Partial(*parallel.exchange(numbers).unbind(1)))
+    return Partial(*parallel.all_gather(torch.stack(mine)).movedim(0, 1).flatten(1).unbind())
 
 
 def finite(top: Tensor) -> Tensor:
@@ -193,15 +212,22 @@ def cross_entropy(whole: Partial) -> Tensor:
 
 
 class MarginCrossEntropy(torch.autograd.Function):
-    """Mean cross-entropy of a margin softmax over all classes: (features, weight, bias, labels, rule) -> scalar."""
+    """Mean cross-entropy of a margin softmax: (features, weight, bias, labels, rule, sharded) -> scalar.
+
+    Sharded, every process calls it with the whole batch and its own classes, from which the labels count; the value is
+    that over all classes, and the same in all processes. The gradient of weights and bias is whole; that of the
+    features is whole for the process's share of the batch and zero elsewhere, as `parallel.GatherRows` wants it.
+    """
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, rule: Rule) -> Tensor:
+    def forward(
+        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, rule: Rule, sharded: bool
+    ) -> Tensor:
         """Keep the shard and the merged partial for the way back."""
         shard = Shard(features, weight, bias, labels, rule, Wanted(*ctx.needs_input_grad[:3]))
-        whole = shard.partial()
+        whole = merge_over_ranks(shard.partial()) if sharded else shard.partial()
         ctx.save_for_backward(features, weight)  # so that torch notices if they change before the backward pass
-        ctx.shard, ctx.whole = shard, whole
+        ctx.shard, ctx.whole, ctx.sharded = shard, whole, sharded
         return cross_entropy(whole).mean()
 
     @staticmethod
@@ -211,11 +237,26 @@ class MarginCrossEntropy(torch.autograd.Function):
         _ = ctx.saved_tensors
         batch = len(ctx.whole.target)
         with torch.autocast(grad_output.device.type, enabled=False):
-            return *ctx.shard.gradients(ctx.whole, (grad_output / batch).expand(batch)), None, None
+            features, weight, bias = ctx.shard.gradients(ctx.whole, (grad_output / batch).expand(batch))
+            if ctx.sharded and features is not None:
+                features = sum_of_own_share(features)
+            return features, weight, bias, None, None, None
 
 
-def margin_cross_entropy(features: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, rule: Rule) -> Tensor:
+def sum_of_own_share(d_features: Tensor) -> Tensor:
+    """The sum over the processes in the rows (B / R, D) that are this one's share of the batch; elsewhere zero."""
+    own = parallel.sum_of_own_rows(d_features)
+    first = parallel.rank() * len(own)
+    result = torch.zeros_like(d_features)
+    result[first : first + len(own)] = own
+    return result
+
+
+def margin_cross_entropy(
+    features: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, rule: Rule, *, sharded: bool = False
+) -> Tensor:
     """Mean cross-entropy of features (B, D) over the classes of weight (K, D), under a rule."""
     if not torch.is_grad_enabled():
-        return cross_entropy(Shard(features, weight, bias, labels, rule, Wanted(False, False, False)).partial()).mean()
-    return MarginCrossEntropy.apply(features, weight, bias, labels, rule)  # type: ignore[no-any-return, no-untyped-call]
+        own = Shard(features, weight, bias, labels, rule, Wanted(False, False, False)).partial()
+        return cross_entropy(merge_over_ranks(own) if sharded else own).mean()
+    return MarginCrossEntropy.apply(features, weight, bias, labels, rule, sharded)  # type: ignore[no-any-return, no-untyped-call]

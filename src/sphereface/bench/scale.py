@@ -1,0 +1,216 @@
+"""What many processes cost: the classifier's memory and the bytes sent per step, by formula and measured."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from sphereface import parallel
+from sphereface.bench.timing import LINUX, _peak, _resident, machine
+from sphereface.losses import create_loss
+from sphereface.losses.sharded import global_loss
+from sphereface.models import create_model
+
+FLOAT, LABEL = 4, 8  # bytes of a number and of a label
+WARM_UP, STEPS = 2, 3  # the first steps of DistributedDataParallel also settle its buckets
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A step of training with many classes, in float32."""
+
+    ranks: int
+    classes: int
+    batch: int = 128  # of all processes together
+    features: int = 512
+    backbone: int = 48_190_000  # parameters of the network; the 64-layer one has as many
+    sharded: bool = True
+    chunk: int | None = None
+
+
+def classifier_bytes(setup: Setup) -> dict[str, int]:
+    """What the classifier holds in one process; the momentum is that of SGD."""
+    rows = -(-setup.classes // setup.ranks) if setup.sharded else setup.classes
+    samples = setup.batch if setup.sharded else setup.batch // setup.ranks
+    weights = rows * setup.features * FLOAT
+    logits = samples * min(rows, setup.chunk or rows) * FLOAT
+    return {"weights": weights, "gradients": weights, "momentum": weights, "logits": logits}
+
+
+def bytes_sent(setup: Setup) -> dict[str, int]:
+    """What one process sends in a step, without headers; a ring passes (R - 1) / R of a tensor, twice if it sums."""
+
+    def ring(size: int, times: int = 1) -> int:
+        return times * (setup.ranks - 1) * size // setup.ranks
+
+    backbone = {"backbone": ring(setup.backbone * FLOAT, 2)}
+    if not setup.sharded:
+        return backbone | {"classifier": ring(setup.classes * setup.features * FLOAT, 2)}
+    return backbone | {
+        "features": ring(setup.batch * setup.features * FLOAT),
+        "labels": ring(setup.batch * LABEL),
+        "partials": ring(setup.batch * 3 * FLOAT, 2),
+        "d_features": ring(setup.batch * setup.features * FLOAT),
+    }
+
+
+def bench_scale(
+    *,
+    classes: int = 200_000,
+    batch: int = 128,
+    features: int = 512,
+    ranks: tuple[int, ...] = (2, 3),
+    say: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Peak memory of the classifier in one of 2 processes, and bytes sent by one of `ranks`, beside their formulas."""
+    memory: dict[str, Any] = {}
+    for kind in ("replicated", "sharded"):
+        say(f"memory: {classes:,} classes, {kind} in 2 processes")
+        setup = Setup(2, classes, batch, features, sharded=kind == "sharded")
+        peaks = parallel.launch(classifier_peak, 2, asdict(setup))
+        memory[kind] = {"formula": sum(classifier_bytes(setup).values()), "measured": max(peaks)}
+    memory["sharded_to_replicated"] = memory["sharded"]["measured"] / memory["replicated"]["measured"]
+    rows = []
+    for count in ranks:
+        say(f"bytes sent: {count} processes")
+        setup = Setup(count, 6_000, 2 * 3 * 16, features)  # small, but whole: network, loss and both passes
+        rows += parallel.launch(sent_in_steps, count, asdict(setup))[0]
+    return {
+        "what": "bytes of one process: the most that its classifier holds, and what it sends in a step; float32",
+        "command": "python -m sphereface.bench.scale",
+        "classes": classes,
+        "batch": batch,
+        "features": features,
+        **machine(),
+        "memory": memory,
+        "sent": rows,
+    }
+
+
+def classifier_peak(setup: dict[str, Any]) -> int:
+    """The most bytes by which this process grows while its classifier is built and learns from two batches."""
+    torch.set_num_threads(1)
+    given = Setup(**setup)
+    grow_to_learn(replace(given, classes=given.ranks * 100))  # code, threads and sockets are not the classifier's
+    before = _resident()
+    grow_to_learn(given)
+    return _peak() - before
+
+
+def grow_to_learn(setup: Setup) -> None:
+    """Build a classifier and let it learn from two batches."""
+    local = setup.batch // setup.ranks
+    features, labels = torch.randn(local, setup.features).requires_grad_(), torch.randint(0, setup.classes, (local,))
+    loss = build_loss(setup)
+    optimizer = torch.optim.SGD(loss.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
+    for _ in range(2):
+        learn(nn.Identity(), loss, optimizer, features, labels, sharded=setup.sharded)
+
+
+def sent_in_steps(setup: dict[str, Any]) -> list[dict[str, Any]]:
+    """Bytes a step, for a sharded and a replicated classifier: by formula, counted here, and written by the kernel."""
+    torch.set_num_threads(1)
+    results = []
+    for sharded in (True, False):
+        net = create_model("sphereface4", width=0.25, features=setup["features"])
+        count = sum(parameter.numel() for parameter in net.parameters())
+        given = replace(Setup(**setup), backbone=count, sharded=sharded)
+        loss, running = build_loss(given), DistributedDataParallel(net)
+        optimizer = torch.optim.SGD([*net.parameters(), *loss.parameters()], lr=0.01, momentum=0.9)
+        local = given.batch // given.ranks
+        faces, labels = torch.randn(local, 3, 112, 96), torch.randint(0, given.classes, (local,))
+        for _ in range(WARM_UP):
+            learn(running, loss, optimizer, faces, labels, sharded=sharded)
+        before = written()
+        with parallel.count_bytes() as counted:
+            for _ in range(STEPS):
+                learn(running, loss, optimizer, faces, labels, sharded=sharded)
+        after = written()
+        results.append({
+            "ranks": given.ranks,
+            "classifier": "sharded" if sharded else "replicated",
+            "formula": bytes_sent(given),
+            "formula_total": sum(bytes_sent(given).values()),
+            "counted": {collective: size // STEPS for collective, size in counted.items()},
+            "written": None if before is None or after is None else (after - before) // STEPS,
+        })  # fmt: skip
+    return results
+
+
+def build_loss(setup: Setup) -> Any:
+    """A-Softmax over all classes or this process's share of them."""
+    torch.manual_seed(0)
+    shard = (parallel.rank(), parallel.ranks()) if setup.sharded else None
+    return create_loss("a_softmax", setup.features, setup.classes, shard=shard, chunk=setup.chunk)
+
+
+def learn(
+    net: nn.Module, loss: Any, optimizer: torch.optim.Optimizer, inputs: Tensor, labels: Tensor, *, sharded: bool
+) -> None:
+    """One step, as training takes it."""
+    loss.advance()
+    optimizer.zero_grad()
+    global_loss(loss, net(inputs), labels).backward()  # type: ignore[no-untyped-call]
+    if not sharded:
+        parallel.all_reduce_mean_(parameter.grad for parameter in loss.parameters())
+    optimizer.step()
+    loss.project_()
+
+
+def written() -> int | None:
+    """Bytes that this process has handed to the kernel to write, sockets included; only Linux tells."""
+    if not LINUX:
+        return None
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("wchar")))
+
+
+# What `docs/scale.md` shows: 128 images a process, the 64-layer network, chunks where the logits would not fit.
+EXAMPLES = [
+    Setup(1, 10_572, 128),
+    Setup(8, 85_742, 8 * 128),
+    Setup(8, 1_000_000, 8 * 128),
+    Setup(64, 1_000_000, 64 * 128),
+    Setup(64, 10_000_000, 64 * 128, chunk=65_536),
+    Setup(256, 10_000_000, 256 * 128, chunk=16_384),
+    Setup(1000, 10_000_000, 1000 * 128, chunk=4_096),
+    Setup(1000, 100_000_000, 1000 * 128, chunk=4_096),
+]
+
+
+def table(examples: list[Setup] = EXAMPLES) -> str:
+    """Memory and bytes sent of some setups, as Markdown."""
+    lines = [
+        "| processes | classes | batch | chunk | weights, gradients, momentum: replicated | sharded | logits "
+        "| sent: network | features and back | partials | sent, replicated classifier |",
+        "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for setup in examples:
+        whole, held = classifier_bytes(replace(setup, sharded=False)), classifier_bytes(setup)
+        sent, other = bytes_sent(setup), bytes_sent(replace(setup, sharded=False))
+        cells = [
+            f"{setup.ranks:,}", f"{setup.classes:,}", f"{setup.batch:,}",
+            f"{setup.chunk:,}" if setup.chunk else "none",
+            size(3 * whole["weights"]), size(3 * held["weights"]), size(held["logits"]), size(sent["backbone"]),
+            size(sent["features"] + sent["labels"] + sent["d_features"]), size(sent["partials"]),
+            size(other["classifier"]),
+        ]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def size(count: int) -> str:
+    """Bytes for people: MB below a thousand of them, else GB."""
+    if count >= 1e9:
+        return f"{count / 1e9:,.1f} GB"
+    return f"{count / 1e6:,.1f} MB"
+
+
+if __name__ == "__main__":
+    print(json.dumps(bench_scale(say=lambda line: print(line, file=sys.stderr)), indent=2))

@@ -1,0 +1,58 @@
+"""The formulas of docs/scale.md against what real processes hold and send."""
+
+from pathlib import Path
+
+import pytest
+
+from sphereface.bench import scale
+
+DOCS = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def measured():
+    said = []
+    result = scale.bench_scale(classes=40_000, say=said.append)
+    assert len(said) == 4
+    return result
+
+
+def test_a_shard_of_two_holds_little_more_than_half(measured):
+    memory = measured["memory"]
+    assert memory["sharded_to_replicated"] <= 0.55
+    for kind in ("sharded", "replicated"):
+        assert memory[kind]["measured"] > memory[kind]["formula"]  # an optimizer step needs room on top
+        assert memory[kind]["measured"] < 1.6 * memory[kind]["formula"]
+
+
+def test_the_bytes_sent_are_those_of_the_formulas(measured):
+    rows = measured["sent"]
+    assert [(row["ranks"], row["classifier"]) for row in rows] == [
+        (2, "sharded"), (2, "replicated"), (3, "sharded"), (3, "replicated")
+    ]  # fmt: skip
+    for row in rows:
+        formula, counted = row["formula"], row["counted"]
+        if row["classifier"] == "sharded":
+            assert counted["all_gather"] == formula["features"] + formula["labels"] + formula["partials"] // 2
+            assert counted["exchange"] == formula["d_features"] + formula["partials"] // 2
+        else:
+            assert counted["all_reduce"] == formula["classifier"]
+        if row["written"] is not None:
+            headers = row["written"] - row["formula_total"]
+            assert 0 <= headers < 10_000, row
+
+
+def test_the_formulas_at_a_size_that_one_can_check_by_hand():
+    setup = scale.Setup(ranks=4, classes=1000, batch=8, features=10, backbone=100)
+    assert scale.classifier_bytes(setup) == dict.fromkeys(("weights", "gradients", "momentum"), 10_000) | {
+        "logits": 8 * 250 * 4
+    }
+    sent = scale.bytes_sent(setup)
+    assert sent == {"backbone": 600, "features": 240, "labels": 48, "partials": 144, "d_features": 240}
+    whole = scale.Setup(ranks=4, classes=1000, batch=8, features=10, backbone=100, sharded=False)
+    assert scale.bytes_sent(whole) == {"backbone": 600, "classifier": 60_000}
+    assert scale.classifier_bytes(whole)["logits"] == 2 * 1000 * 4
+
+
+def test_the_page_shows_the_table_that_the_formulas_make():
+    assert scale.table() in DOCS
