@@ -24,7 +24,7 @@ class Bars:
     def growing(self, what: str) -> Callable[[int, int | None], None]:
         """A bar that learns its length as it goes: its function hears how much is done, and of how much."""
         if not self._console.is_terminal:
-            self._console.print(what, highlight=False)
+            self._console.print(what, highlight=False, soft_wrap=True)
         task = self._progress.add_task(what, total=None)
         return lambda done, total: self._progress.update(task, completed=done, total=total)
 
