@@ -1,0 +1,453 @@
+"""A training run: faces and a recipe in, a folder out, with a model, checkpoints, a log and a report."""
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from sphereface import parallel
+from sphereface.contract import Card, Preprocessing
+from sphereface.data.formats import open_set
+from sphereface.data.lists import read_exclude
+from sphereface.data.manifest import require_faces
+from sphereface.data.pairs import read_pairs
+from sphereface.data.writing import whole_file
+from sphereface.errors import JobFailed
+from sphereface.loading import FaceLoader, PeoplePhotos, ReadyFaces, Sampler, Scan, Shuffled, prepare, without
+from sphereface.models import save_model
+from sphereface.training.checkpoint import Checkpoint, forget_after, newest_checkpoint, open_checkpoint, prune
+from sphereface.training.config import TrainConfig, read_config
+from sphereface.training.guard import Guard, Lost
+from sphereface.training.learner import Learner, build_learner
+from sphereface.training.log import LiveLine, RunLog, to_stderr, versions
+from sphereface.training.optimizer import set_rate
+from sphereface.training.report import preview, write_report
+from sphereface.training.step import Report, learn
+from sphereface.training.validation import Scores, Validation, hardest, hold_out, validate
+
+CHECKPOINTS, CONFIG, MODEL, SCAN = "checkpoints", "config.toml", "model.safetensors", "scan.json"
+LOOK = 10  # steps between two looks at what they measured: a GPU need not wait for the host at each
+UNKNOWN_HEIGHT = ("triplet", "sphereface2")  # losses of which nothing is known to stand still at log K
+
+Say = Callable[[str], None]
+Outcome = Literal["finished", "interrupted", "failed"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """What changes from machine to machine, and nothing of the result."""
+
+    data: Path
+    out: Path
+    device: str = "auto"
+    workers: int = 2
+    resume: bool = False
+    init: Path | None = None
+    exclude: Path | None = None
+    pairs: Path | None = None  # to validate on, instead of held-out people
+    pairs_root: Path | None = None
+    on_unreadable: Literal["fail", "skip"] = "fail"
+    tensorboard: bool = False
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """How a run ended."""
+
+    outcome: Outcome
+    step: int
+    model: Path | None
+    scores: Scores | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The end, as JSON takes it."""
+        model, scores = self.model and str(self.model), self.scores and self.scores.as_dict()
+        return {"outcome": self.outcome, "step": self.step, "model": model, "validation": scores}
+
+
+def train(config: TrainConfig, place: Place, *, say: Say = to_stderr) -> Trained:
+    """Train until the last step, or until somebody asks to stop; every process of several calls it."""
+    device = parallel.begin(_device(place.device))
+    _claim(config, place)
+    first = parallel.rank() == 0
+    say = say if first else _nothing
+    faces, validation = _faces(config, place, say)
+    learner = build_learner(config, len(faces.people), device, place.init)
+    with ExitStack() as stack:
+        run = Run(config, place, learner, _loader(config, place, faces, device), validation, say)
+        start = run.resume()
+        if first:
+            run.log = stack.enter_context(
+                RunLog(place.out, tensorboard=place.tensorboard, resume=start or None, say=say)
+            )
+            run.line = stack.enter_context(LiveLine(config.steps, start=start))
+            run.say = run.line.say
+            if not start:
+                run.log.write("start", 0, _beginning(config, place, faces, device))
+        try:
+            with stop_signals() as stop:
+                outcome = run.steps(stop)
+        except JobFailed as error:
+            run.finish("failed", reason=str(error))
+            raise
+        return run.finish(outcome)
+
+
+@dataclass
+class Run:
+    """A run under way."""
+
+    config: TrainConfig
+    place: Place
+    learner: Learner
+    loader: FaceLoader
+    validation: Validation | None
+    say: Say
+    log: RunLog | None = None
+    line: LiveLine | None = None
+    scores: Scores | None = None
+    best: tuple[float, int] | None = None  # accuracy and step of the best validation
+    waiting: list[tuple[int, Report]] = field(default_factory=list)  # steps whose numbers nobody looked at yet
+
+    def __post_init__(self) -> None:
+        classes = None if self.config.loss in UNKNOWN_HEIGHT else self.learner.loss.classes
+        self.guard = Guard(self.config.guard, classes)
+        self.folder = self.place.out / CHECKPOINTS
+        self.net = spread(self.learner.net)
+
+    def steps(self, stop: "Stop") -> Outcome:
+        """Learn from batch after batch; where the run is lost, take it back and go on."""
+        while self.loader.step < self.config.steps:
+            lost = None
+            for batch in self.loader:
+                self.set_rate(batch.step)
+                report = learn(
+                    self.net, self.learner.loss, self.learner.optimizer, self.learner.scaler,
+                    batch.images, batch.labels, self.config,
+                )  # fmt: skip
+                if self.learner.mean is not None:
+                    self.learner.mean.update(self.learner.net)
+                self.waiting.append((batch.step, report))
+                done = batch.step + 1
+                due = self.is_due(done)
+                if due or done % LOOK == 0:
+                    lost = self.look()
+                    stopping = stop.agreed()
+                    if lost is None and (due or stopping):
+                        self.pause(done, save=due or stopping)
+                    if lost is not None:
+                        break
+                    if stopping and done < self.config.steps:
+                        return "interrupted"
+            if lost is not None:
+                self.roll_back(lost)
+        return "finished"
+
+    def set_rate(self, step: int) -> None:
+        """The rate of a step, less what rollbacks took off."""
+        lr = self.config.lr_at(step) * self.learner.lr_factor
+        set_rate(self.learner.optimizer, lr, caffe_momentum=self.config.caffe_momentum)
+
+    def is_due(self, done: int) -> bool:
+        """Whether something else than learning happens after so many steps."""
+        every = (self.config.checkpoint_every, self.config.validate_every)
+        return done == self.config.steps or any(period and done % period == 0 for period in every)
+
+    def look(self) -> Lost | None:
+        """Look at what the last steps measured, tell of it, and say if the run is lost."""
+        numbers = [(step, float(report.loss), float(report.gradient_norm)) for step, report in self.waiting]
+        self.waiting.clear()
+        for step, loss, norm in numbers:
+            lost = self.guard.watch(step, loss, norm)
+            if lost is not None:
+                return lost
+        if self.line is not None and self.log is not None and numbers:
+            step, loss, norm = numbers[-1]
+            mean = sum(loss for _, loss, _ in numbers) / len(numbers)
+            lr, lambda_ = self.config.lr_at(step) * self.learner.lr_factor, self.learner.lambda_
+            self.line.update(step + 1, loss=mean, lr=lr, images=len(numbers) * self.config.batch, lambda_=lambda_)
+            speed = self.line.meter.images_per_second
+            told = {"loss": mean, "lr": lr, "lambda": lambda_, "gradient_norm": norm, "images_per_second": speed}
+            self.log.write("step", step + 1, told)
+        return None
+
+    def pause(self, done: int, *, save: bool) -> None:
+        """Validate if it is time, and save."""
+        every = self.config.validate_every
+        if self.validation is not None and (done == self.config.steps or (every and done % every == 0)):
+            self.validate(done)
+        if save:
+            self.save(done)
+
+    def validate(self, done: int) -> None:
+        """Score the network on people it has not seen; the first process does it, the others wait."""
+
+        def work() -> dict[str, Any]:
+            assert self.validation is not None
+            with self.saved_weights():
+                self.scores = validate(self.learner.net, self.validation, workers=self.place.workers)
+            return self.scores.as_dict()
+
+        told = parallel.on_first(work)
+        if self.best is None or told["accuracy"] > self.best[0]:
+            self.best = told["accuracy"], done
+        if self.log is not None:
+            self.log.write("validation", done, told)
+        self.say(f"step {done:,}: accuracy {told['accuracy']:.2%} on people never seen")
+
+    @contextmanager
+    def saved_weights(self) -> Iterator[None]:
+        """The network with the weights that are saved as the model: the running mean, if there is one."""
+        if self.learner.mean is None:
+            yield
+            return
+        own = {name: value.clone() for name, value in self.learner.net.state_dict().items()}
+        self.learner.net.load_state_dict(self.learner.mean.values)
+        try:
+            yield
+        finally:
+            self.learner.net.load_state_dict(own)
+
+    def save(self, done: int) -> None:
+        """Write a checkpoint, and drop old ones."""
+        state = {
+            "loader": self.loader.state_dict(),
+            "best": list(self.best) if self.best else None,
+            "guard": list(self.guard.losses),
+        }
+        path = self.learner.save(self.folder, done, state)
+        if parallel.rank() == 0:
+            prune(self.folder, keep=self.config.keep, best=self.best[1] if self.best else None)
+        if self.log is not None:
+            self.log.write("checkpoint", done, {"path": path.name})
+
+    def resume(self) -> int:
+        """Go on with the newest whole checkpoint, if that was asked for and there is one; returns the step."""
+        if not self.place.resume:
+            return 0
+        found = parallel.on_first(lambda: _newest(self.folder, self.say, forget_broken=True))
+        if found is None:
+            self.say(f"{self.place.out}: no checkpoint to resume from; the run begins")
+            return 0
+        self.restore(open_checkpoint(self.folder / found, verify=False))
+        self.say(f"resumed at step {self.loader.step:,}")
+        return self.loader.step
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Take everything back to a checkpoint."""
+        self.learner.load(checkpoint, say=self.say)
+        loader: Any = checkpoint.state["loader"]
+        self.loader.load_state_dict(loader)
+        guard: Any = checkpoint.state["guard"]
+        self.guard.losses.extend(guard)
+        best: Any = checkpoint.state["best"]
+        self.best = (best[0], best[1]) if best else None
+
+    def roll_back(self, lost: Lost) -> None:
+        """Take a lost run back to its last good checkpoint, or to its beginning, and slow it down."""
+        rule, slowed = self.config.guard, self.learner.rollbacks
+        if slowed >= rule.rollbacks:
+            raise JobFailed(
+                f"{lost.reason}, after {slowed} rollbacks; {lost.advice}. Good checkpoints are kept in {self.folder}"
+            )
+        lr_factor, gamma_factor = self.learner.lr_factor, self.learner.gamma_factor
+        good = parallel.on_first(lambda: _good(self.folder, lost.good_until + 1, self.say))
+        if good is None:
+            self.learner = build_learner(self.config, self.learner.loss.classes, self.learner.device, self.place.init)
+            self.loader.step = 0
+        else:
+            self.restore(open_checkpoint(self.folder / good, verify=False))
+        self.learner.lr_factor, self.learner.gamma_factor, self.learner.rollbacks = lr_factor, gamma_factor, slowed
+        self.learner.slow_down()
+        self.net = spread(self.learner.net)
+        self.guard.forget()
+        self.waiting.clear()
+        back = self.loader.step
+        told = {"reason": lost.reason, "lr_factor": self.learner.lr_factor, "gamma_factor": self.learner.gamma_factor}
+        pace = f"rate x {self.learner.lr_factor:g}, gamma x {self.learner.gamma_factor:g}"
+        self.say(f"{lost.reason}: back to step {back:,}, {pace}")
+        if self.log is not None and self.line is not None:
+            self.log.write("rollback", back, told)
+            self.line.meter.rewind(back)
+        parallel.barrier()
+
+    def finish(self, outcome: Outcome, *, reason: str | None = None) -> Trained:
+        """Write the model and the report."""
+        model = self.place.out / MODEL
+        if parallel.rank() == 0:
+            if outcome == "finished":
+                with self.saved_weights():
+                    save_model(self.learner.net, model, Card(preprocessing=_preprocessing(self.config)))
+            if self.log is not None:
+                self.log.write("end", self.loader.step, {"outcome": outcome, "reason": reason})
+            shown = hardest(self.validation, self.scores) if self.validation and self.scores else None
+            write_report(self.place.out, scores=self.scores, hardest=shown)
+        parallel.barrier()
+        return Trained(outcome, self.loader.step, model if outcome == "finished" else None, self.scores)
+
+
+def spread(net: nn.Module) -> nn.Module:
+    """A network whose gradients are averaged over the processes, if there are several."""
+    return nn.parallel.DistributedDataParallel(net) if parallel.ranks() > 1 else net
+
+
+@dataclass
+class Stop:
+    """Whether somebody asked to stop."""
+
+    asked: bool = False
+
+    def agreed(self) -> bool:
+        """Whether any process was asked: all stop at the same step, or one would wait for the others."""
+        return any(parallel.gather_json(self.asked))
+
+
+@contextmanager
+def stop_signals() -> Iterator[Stop]:
+    """Take Ctrl-C and SIGTERM as a wish to stop at the next look; a second Ctrl-C stops at once."""
+    stop = Stop()
+
+    def ask(number: int, _: FrameType | None) -> None:
+        if stop.asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.asked = True
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def preview_run(config: TrainConfig, out: Path) -> Path:
+    """Draw what a recipe's rate, lambda and margin will do, and train nothing."""
+    schedule = config.annealing.build() if config.annealing else None
+    lambdas = schedule(torch.arange(1, config.steps + 1)).tolist() if schedule else None
+    m = config.options().get("m", 4) if config.annealing else None
+    page = out / "preview.html"
+    preview([config.lr_at(step) for step in range(config.steps)], lambdas, m).write(page)
+    return page
+
+
+def is_finished(out: Path) -> bool:
+    """Whether a run came to its end."""
+    return (out / MODEL).is_file()
+
+
+def _device(name: str) -> str:
+    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+
+
+def _nothing(_: str) -> None:
+    """Said by a process that is not the first."""
+
+
+def _claim(config: TrainConfig, place: Place) -> None:
+    """Take the run's folder: a new one, or the same run's to resume; its settings are written or compared."""
+    path = place.out / CONFIG
+    if (place.out / CHECKPOINTS).is_dir() and not place.resume:
+        raise ValueError(f"{place.out} holds a run; --resume goes on with it, or choose another --out")
+    if place.resume and path.is_file():
+        had, wanted = read_config(path).model_dump(), config.model_dump()
+        changed = [f"{name} was {had[name]!r}, is {wanted[name]!r}" for name in had if had[name] != wanted[name]]
+        if changed:
+            raise ValueError(f"{place.out} is a run with other settings: {'; '.join(changed)}; resume with the same")
+    parallel.barrier()
+    if parallel.rank() == 0:
+        place.out.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as file:
+            file.write(config.toml().encode())
+    parallel.barrier()
+
+
+def _faces(config: TrainConfig, place: Place, say: Say) -> tuple[ReadyFaces, Validation | None]:
+    """The faces to learn from, and those to validate on."""
+    every = open_set(place.data)
+    note = require_faces(place.data, every, config.alignment)
+    if note:
+        say(note)
+    everything, missing = without(every, read_exclude(place.exclude) if place.exclude else ())
+    if missing:
+        say(f"{len(missing):,} names of the exclude list are not in the set, such as {missing[0]}")
+    validation, aside = None, set[str]()
+    if place.pairs is not None:
+        root = place.pairs_root or place.pairs.parent
+        validation = Validation.of_pairs(read_pairs(place.pairs), root, crop=config.crop, workers=place.workers)
+    elif config.validation_people:
+        held = hold_out(everything.labels, everything.people, people=config.validation_people, seed=config.seed).held
+        validation = Validation.of_people(
+            everything, held, crop=config.crop, seed=config.seed,
+            on_unreadable=place.on_unreadable, workers=place.workers,
+        )  # fmt: skip
+        aside = {everything.people[label] for label in set(everything.labels[held].tolist())}
+    known = place.out / SCAN
+    scan = Scan.from_dict(json.loads(known.read_text())) if place.resume and known.is_file() else None
+    say(f"looking at {len(every.paths):,} faces")
+    ready = prepare(
+        everything, crop=config.crop, on_unreadable=place.on_unreadable, exclude=aside, workers=place.workers,
+        known=scan,
+    )  # fmt: skip
+    if ready.skipped:
+        say(f"{len(ready.skipped):,} images cannot be read and are left out; {known} lists them")
+    if parallel.rank() == 0:
+        with whole_file(known) as file:
+            file.write(json.dumps(ready.scan.as_dict(), indent=1).encode())
+    return ready, validation
+
+
+def _loader(config: TrainConfig, place: Place, faces: ReadyFaces, device: torch.device) -> FaceLoader:
+    sampler: Sampler = Shuffled(len(faces), config.batch, config.seed)
+    if config.photos is not None:
+        people = config.batch // config.photos
+        sampler = PeoplePhotos(faces.labels, people=people, photos=config.photos, seed=config.seed, least=2)
+    return FaceLoader(
+        faces,
+        sampler,
+        steps=config.steps,
+        mirror=config.mirror,
+        workers=place.workers if faces.pixels is None else 0,  # from memory, workers only cost
+        rank=parallel.rank(),
+        ranks=parallel.ranks(),
+        device=device,
+    )
+
+
+def _newest(folder: Path, say: Say, *, forget_broken: bool = False) -> str | None:
+    found = newest_checkpoint(folder, say=say)
+    if found and forget_broken:
+        forget_after(folder, found.step)  # or broken ones would be counted among the last that are kept
+    return found.path.name if found else None
+
+
+def _good(folder: Path, last: int, say: Say) -> str | None:
+    """The newest whole checkpoint of at most so many steps; later ones are forgotten."""
+    forget_after(folder, last)
+    return _newest(folder, say)
+
+
+def _preprocessing(config: TrainConfig) -> Preprocessing:
+    return Preprocessing(template=config.template, crop=config.crop)
+
+
+def _beginning(config: TrainConfig, place: Place, faces: ReadyFaces, device: torch.device) -> dict[str, Any]:
+    return {
+        "config": config.model_dump(),
+        "command": place.command,
+        "versions": versions(device),
+        "processes": parallel.ranks(),
+        "data": {
+            "path": str(place.data),
+            "fingerprint": faces.fingerprint,
+            "faces": len(faces),
+            "people": len(faces.people),
+        },
+    }

@@ -1,0 +1,107 @@
+"""Recipes and their files: what they say is checked, stretched and written down."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sphereface.losses import LOSSES, create_loss
+from sphereface.training.config import AnnealingConfig, TrainConfig, read_config
+from sphereface.training.recipes import RECIPES, load_recipe
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_comes_back_from_its_file(tmp_path, name):
+    config = load_recipe(name)
+    (tmp_path / "config.toml").write_text(config.toml())
+    assert read_config(tmp_path / "config.toml") == config
+    assert config.recipe == name
+    create_loss(config.loss, 8, 5, **config.options())  # its options are ones that the loss takes
+
+
+def test_the_papers_run_is_as_printed():
+    config = load_recipe("paper")
+    assert (config.batch, config.lr, config.steps, config.weight_decay) == (128, 0.1, 28_000, 5e-4)
+    rates = [config.lr_at(step) for step in (0, 15_999, 16_000, 23_999, 24_000, 27_999)]
+    assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
+    assert config.annealing.build()(1659).item() == 5
+
+
+def test_there_is_a_recipe_for_every_rival():
+    assert {load_recipe(name).loss for name in RECIPES if name.startswith("paper")} == set(LOSSES)
+
+
+def test_warm_up_rises_to_the_full_rate():
+    config = TrainConfig(warmup=4, lr=1.0)
+    assert [config.lr_at(step) for step in range(5)] == [0.25, 0.5, 0.75, 1.0, 1.0]
+
+
+@given(st.integers(1, 100_000))
+def test_a_run_of_another_length_is_the_same_run_stretched(steps):
+    config = load_recipe("paper")
+    other = config.with_steps(steps)
+    assert other.steps == steps
+    for share in (0.1, 0.4, 0.7, 0.95):
+        if abs(share * steps - round(share * steps)) < 1e-9 and steps > 1000:
+            assert other.lr_at(round(share * steps)) == pytest.approx(config.lr_at(round(share * 28_000)))
+    before, after = config.annealing.build(), other.annealing.build()
+    assert after(steps).item() == pytest.approx(before(28_000).item(), rel=1e-3)
+    assert after(max(1, steps // 2)).item() == pytest.approx(
+        before(28_000 * max(1, steps // 2) // steps).item(), rel=0.01
+    )
+
+
+def test_another_loss_brings_its_own_defaults():
+    config = load_recipe("small")
+    assert config.with_loss("softmax").annealing is None
+    assert config.with_loss("softmax").loss_options == {}
+    assert config.with_loss("softmax").with_loss("a_softmax").annealing == AnnealingConfig()
+    assert config.with_loss("triplet").photos == 4
+    assert config.with_loss("a_softmax") is config
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("mileston = [1]", "unknown key 'mileston'; did you mean milestones"),
+        ("[annealing]\ngama = 1.0", r"unknown key 'annealing\.gama'; did you mean gamma"),
+        ("[guard]\nwidow = 300", r"unknown key 'guard\.widow'; did you mean window"),
+        ("zzzzqq = 1", "known are recipe, model"),
+        ("batch = 'many'", "batch: .*integer"),
+        ("batch = 0", "batch: .*greater"),
+        ("model = 'sphere20'", "unknown model 'sphere20'; choose one of sphereface4"),
+        ("loss = 'asoftmax'", "unknown loss 'asoftmax'"),
+        ("crop = '96x112'", "unknown crop"),
+        ("loss = 'softmax'\n[annealing]\ngamma = 0.1", "softmax has no annealing"),
+        ("batch = 10\naccumulate = 3", "10 in 3 equal parts"),
+        ("loss = 'triplet'\naccumulate = 2", "looks at a batch as a whole"),
+        ("batch = 10\nphotos = 4", "choose a multiple"),
+        ("loss = 'triplet'\nclassifier = 'sharded'", "cannot be sharded"),
+        ("batch = = 3", "no TOML"),
+    ],
+)
+def test_what_is_wrong_with_a_recipe_is_said_in_one_line(tmp_path, text, complaint):
+    (tmp_path / "mine.toml").write_text(text)
+    with pytest.raises(ValueError, match=complaint) as caught:
+        read_config(tmp_path / "mine.toml")
+    assert "\n" not in str(caught.value)
+    assert "mine.toml" in str(caught.value)
+
+
+def test_an_unknown_recipe_names_the_known():
+    with pytest.raises(ValueError, match="unknown recipe 'papers'; choose one of small, paper"):
+        load_recipe("papers")
+    with pytest.raises(ValueError, match="cannot be read"):
+        load_recipe("nowhere.toml")
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_a_recipe_or_a_clear_error(tmp_path_factory, text):
+    path = tmp_path_factory.mktemp("recipe") / "mine.toml"
+    path.write_text(text, encoding="utf-8", newline="")
+    try:
+        config = read_config(path)
+    except ValueError:
+        return
+    assert math.isfinite(config.lr)
