@@ -18,7 +18,7 @@ from sphereface.training.config import TrainConfig
 from sphereface.training.optimizer import RunningMean, build_optimizer, named_parameters
 from sphereface.training.pieces import fill, pack_optimizer, pack_rng, unpack_optimizer, unpack_rng
 
-CLASSWISE = ("weight", "bias", "centers")  # of a loss: those that have a row for each class
+CLASSWISE = ("weight", "bias")  # of a loss: those that have a row for each of its classes; centers are whole everywhere
 
 
 @dataclass
