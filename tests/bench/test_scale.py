@@ -1,10 +1,12 @@
 """The formulas of docs/scale.md against what real processes hold and send."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from sphereface.bench import scale
+from sphereface.models import create_model
 
 DOCS = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
 
@@ -12,13 +14,13 @@ DOCS = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
 @pytest.fixture(scope="module")
 def measured():
     said = []
-    result = scale.bench_scale(classes=40_000, say=said.append)
-    assert len(said) == 4
+    result = scale.bench_scale(classes=80_000, ranks=(2,), say=said.append)
+    assert len(said) == 1
     return result
 
 
 def test_a_shard_of_two_holds_little_more_than_half(measured):
-    memory = measured["memory"]
+    (memory,) = measured["memory"]
     assert memory["sharded_to_replicated"] <= 0.55
     for kind in ("sharded", "replicated"):
         assert memory[kind]["measured"] > memory[kind]["formula"]  # an optimizer step needs room on top
@@ -27,9 +29,7 @@ def test_a_shard_of_two_holds_little_more_than_half(measured):
 
 def test_the_bytes_sent_are_those_of_the_formulas(measured):
     rows = measured["sent"]
-    assert [(row["ranks"], row["classifier"]) for row in rows] == [
-        (2, "sharded"), (2, "replicated"), (3, "sharded"), (3, "replicated")
-    ]  # fmt: skip
+    assert [(row["ranks"], row["classifier"]) for row in rows] == [(2, "sharded"), (2, "replicated")]
     for row in rows:
         formula, counted = row["formula"], row["counted"]
         if row["classifier"] == "sharded":
@@ -56,3 +56,15 @@ def test_the_formulas_at_a_size_that_one_can_check_by_hand():
 
 def test_the_page_shows_the_table_that_the_formulas_make():
     assert scale.table() in DOCS
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("kind", scale.KINDS)
+def test_the_measured_bytes_on_the_page_are_those_of_the_formulas_and_headers(ranks, kind):
+    net = create_model("sphereface4", width=0.25, features=512)
+    backbone = sum(parameter.numel() for parameter in net.parameters())
+    setup = scale.Setup(ranks, 6_000, 96, 512, backbone, sharded=scale.KINDS[kind])
+    shown = re.search(rf"^\| {ranks} \| {kind} \| ([\d,]+) \| ([\d,]+) \|$", DOCS, re.MULTILINE)
+    formula, found = (int(number.replace(",", "")) for number in shown.groups())
+    assert formula == sum(scale.bytes_sent(setup).values())
+    assert 0 <= found - formula < 10_000

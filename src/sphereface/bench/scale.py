@@ -18,6 +18,7 @@ from sphereface.losses.sharded import global_loss
 from sphereface.models import create_model
 
 FLOAT, LABEL = 4, 8  # bytes of a number and of a label
+KINDS = {"sharded": True, "replicated": False}  # the smaller first: a process's peak only ever grows
 WARM_UP, STEPS = 2, 3  # the first steps of DistributedDataParallel also settle its buckets
 
 
@@ -68,19 +69,20 @@ def bench_scale(
     ranks: tuple[int, ...] = (2, 3),
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Peak memory of the classifier in one of 2 processes, and bytes sent by one of `ranks`, beside their formulas."""
-    memory: dict[str, Any] = {}
-    for kind in ("replicated", "sharded"):
-        say(f"memory: {classes:,} classes, {kind} in 2 processes")
-        setup = Setup(2, classes, batch, features, sharded=kind == "sharded")
-        peaks = parallel.launch(classifier_peak, 2, asdict(setup))
-        memory[kind] = {"formula": sum(classifier_bytes(setup).values()), "measured": max(peaks)}
-    memory["sharded_to_replicated"] = memory["sharded"]["measured"] / memory["replicated"]["measured"]
-    rows = []
+    """Peak memory of a classifier and bytes sent in a step, for one of so many processes, beside their formulas."""
+    memory, sent = [], []
     for count in ranks:
-        say(f"bytes sent: {count} processes")
-        setup = Setup(count, 6_000, 2 * 3 * 16, features)  # small, but whole: network, loss and both passes
-        rows += parallel.launch(sent_in_steps, count, asdict(setup))[0]
+        say(f"{count} processes: memory of {classes:,} classes, sharded and replicated; bytes sent")
+        setup = Setup(count, classes, batch // count * count, features)
+        small = Setup(count, 6_000, 96 // count * count, features)  # but whole: network, loss and both passes
+        answers = parallel.launch(measure, count, asdict(setup), asdict(small))
+        peaks = {kind: max(answer["peaks"][kind] for answer in answers) for kind in KINDS}
+        row = {
+            kind: {"formula": sum(classifier_bytes(replace(setup, sharded=sharded)).values()), "measured": peaks[kind]}
+            for kind, sharded in KINDS.items()
+        }
+        memory.append({"ranks": count, **row, "sharded_to_replicated": peaks["sharded"] / peaks["replicated"]})
+        sent += answers[0]["sent"]
     return {
         "what": "bytes of one process: the most that its classifier holds, and what it sends in a step; float32",
         "command": "python -m sphereface.bench.scale",
@@ -89,17 +91,22 @@ def bench_scale(
         "features": features,
         **machine(),
         "memory": memory,
-        "sent": rows,
+        "sent": sent,
     }
 
 
-def classifier_peak(setup: dict[str, Any]) -> int:
-    """The most bytes by which this process grows while its classifier is built and learns from two batches."""
+def measure(large: dict[str, Any], small: dict[str, Any]) -> dict[str, Any]:
+    """What one process measures: the memory of the large setup's classifier and what a step of the small one sends."""
     torch.set_num_threads(1)
-    given = Setup(**setup)
-    grow_to_learn(replace(given, classes=given.ranks * 100))  # code, threads and sockets are not the classifier's
+    peaks = {kind: classifier_peak(replace(Setup(**large), sharded=sharded)) for kind, sharded in KINDS.items()}
+    return {"peaks": peaks, "sent": [sent_in_steps(replace(Setup(**small), sharded=each)) for each in KINDS.values()]}
+
+
+def classifier_peak(setup: Setup) -> int:
+    """The most bytes by which this process grows while its classifier is built and learns."""
+    grow_to_learn(replace(setup, classes=setup.ranks * 100))  # code, threads and sockets are not the classifier's
     before = _resident()
-    grow_to_learn(given)
+    grow_to_learn(setup)
     return _peak() - before
 
 
@@ -113,34 +120,29 @@ def grow_to_learn(setup: Setup) -> None:
         learn(nn.Identity(), loss, optimizer, features, labels, sharded=setup.sharded)
 
 
-def sent_in_steps(setup: dict[str, Any]) -> list[dict[str, Any]]:
-    """Bytes a step, for a sharded and a replicated classifier: by formula, counted here, and written by the kernel."""
-    torch.set_num_threads(1)
-    results = []
-    for sharded in (True, False):
-        net = create_model("sphereface4", width=0.25, features=setup["features"])
-        count = sum(parameter.numel() for parameter in net.parameters())
-        given = replace(Setup(**setup), backbone=count, sharded=sharded)
-        loss, running = build_loss(given), DistributedDataParallel(net)
-        optimizer = torch.optim.SGD([*net.parameters(), *loss.parameters()], lr=0.01, momentum=0.9)
-        local = given.batch // given.ranks
-        faces, labels = torch.randn(local, 3, 112, 96), torch.randint(0, given.classes, (local,))
-        for _ in range(WARM_UP):
-            learn(running, loss, optimizer, faces, labels, sharded=sharded)
-        before = written()
-        with parallel.count_bytes() as counted:
-            for _ in range(STEPS):
-                learn(running, loss, optimizer, faces, labels, sharded=sharded)
-        after = written()
-        results.append({
-            "ranks": given.ranks,
-            "classifier": "sharded" if sharded else "replicated",
-            "formula": bytes_sent(given),
-            "formula_total": sum(bytes_sent(given).values()),
-            "counted": {collective: size // STEPS for collective, size in counted.items()},
-            "written": None if before is None or after is None else (after - before) // STEPS,
-        })  # fmt: skip
-    return results
+def sent_in_steps(setup: Setup) -> dict[str, Any]:
+    """Bytes a step, with a network: by formula, counted here, and written by the kernel."""
+    net = create_model("sphereface4", width=0.25, features=setup.features)
+    setup = replace(setup, backbone=sum(parameter.numel() for parameter in net.parameters()))
+    loss, running = build_loss(setup), DistributedDataParallel(net)
+    optimizer = torch.optim.SGD([*net.parameters(), *loss.parameters()], lr=0.01, momentum=0.9)
+    local = setup.batch // setup.ranks
+    faces, labels = torch.randn(local, 3, 112, 96), torch.randint(0, setup.classes, (local,))
+    for _ in range(WARM_UP):
+        learn(running, loss, optimizer, faces, labels, sharded=setup.sharded)
+    before = written()
+    with parallel.count_bytes() as counted:
+        for _ in range(STEPS):
+            learn(running, loss, optimizer, faces, labels, sharded=setup.sharded)
+    after = written()
+    return {
+        "ranks": setup.ranks,
+        "classifier": "sharded" if setup.sharded else "replicated",
+        "formula": bytes_sent(setup),
+        "formula_total": sum(bytes_sent(setup).values()),
+        "counted": {collective: size // STEPS for collective, size in counted.items()},
+        "written": None if before is None or after is None else (after - before) // STEPS,
+    }
 
 
 def build_loss(setup: Setup) -> Any:
