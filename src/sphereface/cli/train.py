@@ -58,6 +58,7 @@ def train(
 
     Example: sphereface train --data faces --out runs/first --loss a_softmax --validation-people 30
     """
+    from sphereface import parallel
     from sphereface.training.recipes import load_recipe
     from sphereface.training.run import Place, is_finished, preview_run
     from sphereface.training.run import train as run
@@ -83,6 +84,10 @@ def train(
         command=shlex.join(["sphereface", *sys.argv[1:]]),
     )  # fmt: skip
     trained = run(config, place)
+    first = parallel.rank() == 0
+    parallel.end()
+    if not first:
+        return  # one of several processes speaks for all
     if as_json:
         typer.echo(json.dumps({**trained.as_dict(), "report": str(out / "report.html")}))
     elif trained.outcome == "finished":
