@@ -21,7 +21,8 @@ from sphereface.errors import JobFailed, UnreadableImage
 from sphereface.models import load_model
 from sphereface.training.config import AnnealingConfig, TrainConfig
 from sphereface.training.log import read_log
-from sphereface.training.run import Place, train
+from sphereface.training.run import train
+from sphereface.training.setting import Place
 
 TINY = TrainConfig(
     model="sphereface4", width=0.05, features=16, batch=12, steps=24, milestones=(16,), lr=0.02, clip=5.0,

@@ -60,8 +60,9 @@ def train(
     """
     from sphereface import parallel
     from sphereface.training.recipes import load_recipe
-    from sphereface.training.run import Place, is_finished, preview_run
+    from sphereface.training.run import is_finished, preview_run
     from sphereface.training.run import train as run
+    from sphereface.training.setting import Place
 
     config = load_recipe(recipe)
     config = config.with_loss(loss) if loss is not None else config

@@ -1,16 +1,14 @@
 """A model as one file: its weights as safetensors, its card in the metadata. Nothing is ever unpickled."""
 
-import os
-import tempfile
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import nn
 
 from sphereface.contract import Card, read_card
-from sphereface.data.writing import flush
+from sphereface.data.writing import whole_file
 from sphereface.errors import ModelFileError
 from sphereface.models.spherefacenet import STAGES, SphereFaceNet
 
@@ -25,18 +23,9 @@ def save_model(net: nn.Module, path: str | Path, card: Card | None = None) -> No
         raise ValueError(f"{path}: a model file ends in .safetensors")
     net = unwrapped(net)
     card = (card or Card()).model_copy(update={"architecture": net.architecture})
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    os.close(handle)
-    part = Path(name)
-    try:
-        tensors = {key: value.detach().cpu().contiguous() for key, value in net.state_dict().items()}
-        save_file(tensors, part, metadata=card.metadata())
-        part.chmod(0o644)
-        flush(part)
-        part.replace(path)
-        flush(path.parent)
-    finally:
-        part.unlink(missing_ok=True)
+    tensors = {key: value.detach().cpu().contiguous() for key, value in net.state_dict().items()}
+    with whole_file(path) as file:
+        file.write(save(tensors, metadata=card.metadata()))
 
 
 def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> SphereFaceNet:

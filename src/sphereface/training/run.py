@@ -1,12 +1,9 @@
 """A training run: faces and a recipe in, a folder out, with a model, checkpoints, a log and a report."""
 
-import json
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any, Literal
 
 import torch
@@ -14,48 +11,35 @@ from torch import nn
 
 from sphereface import parallel
 from sphereface.contract import Card, Preprocessing
-from sphereface.data.formats import open_set
-from sphereface.data.lists import read_exclude
-from sphereface.data.manifest import require_faces
-from sphereface.data.pairs import read_pairs
-from sphereface.data.writing import whole_file
 from sphereface.errors import JobFailed
-from sphereface.loading import FaceLoader, PeoplePhotos, ReadyFaces, Sampler, Scan, Shuffled, prepare, without
+from sphereface.loading import FaceLoader
 from sphereface.models import save_model
 from sphereface.training.checkpoint import Checkpoint, forget_after, newest_checkpoint, open_checkpoint, prune
-from sphereface.training.config import TrainConfig, read_config
+from sphereface.training.config import TrainConfig
 from sphereface.training.guard import Guard, Lost
 from sphereface.training.learner import Learner, build_learner
-from sphereface.training.log import LiveLine, RunLog, to_stderr, versions
+from sphereface.training.log import LiveLine, RunLog, to_stderr
 from sphereface.training.optimizer import set_rate
 from sphereface.training.report import preview, write_report
+from sphereface.training.setting import (
+    CHECKPOINTS,
+    Place,
+    Say,
+    beginning,
+    build_loader,
+    choose_device,
+    claim,
+    gather_faces,
+)
 from sphereface.training.step import Report, learn
-from sphereface.training.validation import Scores, Validation, hardest, hold_out, validate
+from sphereface.training.stopping import Stop, stop_signals
+from sphereface.training.validation import Scores, Validation, hardest, validate
 
-CHECKPOINTS, CONFIG, MODEL, SCAN = "checkpoints", "config.toml", "model.safetensors", "scan.json"
+MODEL = "model.safetensors"
 LOOK = 10  # steps between two looks at what they measured: a GPU need not wait for the host at each
 UNKNOWN_HEIGHT = ("triplet", "sphereface2")  # losses of which nothing is known to stand still at log K
 
-Say = Callable[[str], None]
 Outcome = Literal["finished", "interrupted", "failed"]
-
-
-@dataclass(frozen=True)
-class Place:
-    """What changes from machine to machine, and nothing of the result."""
-
-    data: Path
-    out: Path
-    device: str = "auto"
-    workers: int = 2
-    resume: bool = False
-    init: Path | None = None
-    exclude: Path | None = None
-    pairs: Path | None = None  # to validate on, instead of held-out people
-    pairs_root: Path | None = None
-    on_unreadable: Literal["fail", "skip"] = "fail"
-    tensorboard: bool = False
-    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,14 +59,14 @@ class Trained:
 
 def train(config: TrainConfig, place: Place, *, say: Say = to_stderr) -> Trained:
     """Train until the last step, or until somebody asks to stop; every process of several calls it."""
-    device = parallel.begin(_device(place.device))
-    _claim(config, place)
+    device = parallel.begin(choose_device(place.device))
+    claim(config, place)
     first = parallel.rank() == 0
     say = say if first else _nothing
-    faces, validation = _faces(config, place, say)
+    faces, validation = gather_faces(config, place, say)
     learner = build_learner(config, len(faces.people), device, place.init)
     with ExitStack() as stack:
-        run = Run(config, place, learner, _loader(config, place, faces, device), validation, say)
+        run = Run(config, place, learner, build_loader(config, place, faces, device), validation, say)
         start = run.resume()
         if first:
             run.log = stack.enter_context(
@@ -91,7 +75,7 @@ def train(config: TrainConfig, place: Place, *, say: Say = to_stderr) -> Trained
             run.line = stack.enter_context(LiveLine(config.steps, start=start))
             run.say = run.line.say
             if not start:
-                run.log.write("start", 0, _beginning(config, place, faces, device))
+                run.log.write("start", 0, beginning(config, place, faces, device))
         try:
             with stop_signals() as stop:
                 outcome = run.steps(stop)
@@ -123,7 +107,7 @@ class Run:
         self.folder = self.place.out / CHECKPOINTS
         self.net = spread(self.learner.net)
 
-    def steps(self, stop: "Stop") -> Outcome:
+    def steps(self, stop: Stop) -> Outcome:
         """Learn from batch after batch; where the run is lost, take it back and go on."""
         while self.loader.step < self.config.steps:
             lost = None
@@ -299,35 +283,6 @@ def spread(net: nn.Module) -> nn.Module:
     return nn.parallel.DistributedDataParallel(net) if parallel.ranks() > 1 else net
 
 
-@dataclass
-class Stop:
-    """Whether somebody asked to stop."""
-
-    asked: bool = False
-
-    def agreed(self) -> bool:
-        """Whether any process was asked: all stop at the same step, or one would wait for the others."""
-        return any(parallel.gather_json(self.asked))
-
-
-@contextmanager
-def stop_signals() -> Iterator[Stop]:
-    """Take Ctrl-C and SIGTERM as a wish to stop at the next look; a second Ctrl-C stops at once."""
-    stop = Stop()
-
-    def ask(number: int, _: FrameType | None) -> None:
-        if stop.asked and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        stop.asked = True
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def preview_run(config: TrainConfig, out: Path) -> Path:
     """Draw what a recipe's rate, lambda and margin will do, and train nothing."""
     schedule = config.annealing.build() if config.annealing else None
@@ -343,82 +298,8 @@ def is_finished(out: Path) -> bool:
     return (out / MODEL).is_file()
 
 
-def _device(name: str) -> str:
-    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
-
-
 def _nothing(_: str) -> None:
     """Said by a process that is not the first."""
-
-
-def _claim(config: TrainConfig, place: Place) -> None:
-    """Take the run's folder: a new one, or the same run's to resume; its settings are written or compared."""
-    path = place.out / CONFIG
-    if (place.out / CHECKPOINTS).is_dir() and not place.resume:
-        raise ValueError(f"{place.out} holds a run; --resume goes on with it, or choose another --out")
-    if place.resume and path.is_file():
-        had, wanted = read_config(path).model_dump(), config.model_dump()
-        changed = [f"{name} was {had[name]!r}, is {wanted[name]!r}" for name in had if had[name] != wanted[name]]
-        if changed:
-            raise ValueError(f"{place.out} is a run with other settings: {'; '.join(changed)}; resume with the same")
-    parallel.barrier()
-    if parallel.rank() == 0:
-        place.out.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as file:
-            file.write(config.toml().encode())
-    parallel.barrier()
-
-
-def _faces(config: TrainConfig, place: Place, say: Say) -> tuple[ReadyFaces, Validation | None]:
-    """The faces to learn from, and those to validate on."""
-    every = open_set(place.data)
-    note = require_faces(place.data, every, config.alignment)
-    if note:
-        say(note)
-    everything, missing = without(every, read_exclude(place.exclude) if place.exclude else ())
-    if missing:
-        say(f"{len(missing):,} names of the exclude list are not in the set, such as {missing[0]}")
-    validation, aside = None, set[str]()
-    if place.pairs is not None:
-        root = place.pairs_root or place.pairs.parent
-        validation = Validation.of_pairs(read_pairs(place.pairs), root, crop=config.crop, workers=place.workers)
-    elif config.validation_people:
-        held = hold_out(everything.labels, everything.people, people=config.validation_people, seed=config.seed).held
-        validation = Validation.of_people(
-            everything, held, crop=config.crop, seed=config.seed,
-            on_unreadable=place.on_unreadable, workers=place.workers,
-        )  # fmt: skip
-        aside = {everything.people[label] for label in set(everything.labels[held].tolist())}
-    known = place.out / SCAN
-    scan = Scan.from_dict(json.loads(known.read_text())) if place.resume and known.is_file() else None
-    say(f"looking at {len(every.paths):,} faces")
-    ready = prepare(
-        everything, crop=config.crop, on_unreadable=place.on_unreadable, exclude=aside, workers=place.workers,
-        known=scan,
-    )  # fmt: skip
-    if ready.skipped:
-        say(f"{len(ready.skipped):,} images cannot be read and are left out; {known} lists them")
-    if parallel.rank() == 0:
-        with whole_file(known) as file:
-            file.write(json.dumps(ready.scan.as_dict(), indent=1).encode())
-    return ready, validation
-
-
-def _loader(config: TrainConfig, place: Place, faces: ReadyFaces, device: torch.device) -> FaceLoader:
-    sampler: Sampler = Shuffled(len(faces), config.batch, config.seed)
-    if config.photos is not None:
-        people = config.batch // config.photos
-        sampler = PeoplePhotos(faces.labels, people=people, photos=config.photos, seed=config.seed, least=2)
-    return FaceLoader(
-        faces,
-        sampler,
-        steps=config.steps,
-        mirror=config.mirror,
-        workers=place.workers if faces.pixels is None else 0,  # from memory, workers only cost
-        rank=parallel.rank(),
-        ranks=parallel.ranks(),
-        device=device,
-    )
 
 
 def _newest(folder: Path, say: Say, *, forget_broken: bool = False) -> str | None:
@@ -436,18 +317,3 @@ def _good(folder: Path, last: int, say: Say) -> str | None:
 
 def _preprocessing(config: TrainConfig) -> Preprocessing:
     return Preprocessing(template=config.template, crop=config.crop)
-
-
-def _beginning(config: TrainConfig, place: Place, faces: ReadyFaces, device: torch.device) -> dict[str, Any]:
-    return {
-        "config": config.model_dump(),
-        "command": place.command,
-        "versions": versions(device),
-        "processes": parallel.ranks(),
-        "data": {
-            "path": str(place.data),
-            "fingerprint": faces.fingerprint,
-            "faces": len(faces),
-            "people": len(faces.people),
-        },
-    }
