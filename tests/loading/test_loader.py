@@ -3,6 +3,8 @@
 import itertools
 import json
 import multiprocessing
+import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -13,7 +15,7 @@ import pytest
 import torch
 
 from sphereface.data.people import PeopleFolder
-from sphereface.errors import UnreadableImage
+from sphereface.errors import JobFailed, UnreadableImage
 from sphereface.loading import FaceLoader, PeoplePhotos, Shuffled, prepare
 from sphereface.loading.samplers import mirrored
 from tests.loading.conftest import cut_off, pixels
@@ -30,8 +32,8 @@ def root(write_faces):
     return write_faces([4, 3, 2])
 
 
-def shuffled(ready, **options):
-    return FaceLoader(ready, Shuffled(len(ready), 4, seed=3), steps=STEPS, **options)
+def shuffled(ready, *, steps=STEPS, **options):
+    return FaceLoader(ready, Shuffled(len(ready), 4, seed=3), steps=steps, **options)
 
 
 def same(batches, others):
@@ -184,26 +186,15 @@ def test_an_abandoned_iteration_ends_its_workers(root):
 
 
 @FORKS
-def test_a_killed_worker_is_an_error_and_not_a_wait(root):
-    # In a process of its own: torch raises from a signal handler, wherever the program happens to be.
-    code = f"""
-        import multiprocessing, os, signal
-        from sphereface.data.people import PeopleFolder
-        from sphereface.loading import FaceLoader, Shuffled, prepare
-        ready = prepare(PeopleFolder({str(root)!r}))
-        batches = iter(FaceLoader(ready, Shuffled(9, 4), steps=10**6, workers=2, start_method="fork"))
-        next(batches)
-        try:
-            os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
-            for batch in batches:
-                pass
-        except RuntimeError as error:
-            print("worker" in str(error))
-    """
-    ran = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert ran.stdout == "True\n", ran.stderr
+@pytest.mark.parametrize("_", range(3))
+def test_a_killed_worker_is_an_error_and_not_a_wait(root, _):
+    batches = iter(shuffled(prepare(PeopleFolder(root)), steps=10**6, workers=2, start_method="fork"))
+    next(batches)
+    os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+    with pytest.raises(JobFailed, match=r"a process that loads faces ended .* fewer workers, and resume"):
+        for _ in batches:
+            pass
+    assert children_end()
 
 
 @FORKS

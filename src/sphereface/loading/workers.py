@@ -2,14 +2,18 @@
 
 import atexit
 import os
+import signal
 import sys
-from collections.abc import Generator, Iterable
+import threading
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 import cv2
 import torch
 from torch.utils.data import DataLoader, Dataset
+
+from sphereface.errors import JobFailed
 
 StartMethod = Literal["fork", "spawn"]
 START_METHOD: StartMethod = "fork" if sys.platform == "linux" else "spawn"  # elsewhere a fork is unsafe or unknown
@@ -33,7 +37,7 @@ class Workers:
 
     def run(self, dataset: Dataset[Item], keys: Iterable[int], *, pin: bool = False) -> Generator[Item, None, None]:
         """`dataset[key]` for each key, in order; the processes end with the iteration, finished, closed or dropped."""
-        yield from DataLoader(
+        loader = DataLoader(
             dataset,
             batch_size=None,  # an item is a whole batch already
             sampler=keys,
@@ -45,6 +49,33 @@ class Workers:
             pin_memory=pin,
             generator=torch.Generator(),  # else it would draw from the global one, and dropout would change
         )
+        if not self.count:
+            yield from loader
+            return
+        items = _without_torchs_alarm(loader)
+        while True:
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+            except (RuntimeError, OSError, EOFError) as error:  # torch's word for it, or a pipe that broke
+                raise JobFailed(
+                    f"a process that loads faces ended ({error}); often memory ran out: use fewer workers, and resume"
+                ) from error
+            yield item
+
+
+def _without_torchs_alarm(loader: DataLoader[Item]) -> Iterator[Item]:
+    """Start the workers; one that dies is noticed where its item is awaited.
+
+    Torch also installs a handler of SIGCHLD that raises wherever the program happens to be, such as in the middle of
+    writing a checkpoint.
+    """
+    handler = signal.getsignal(signal.SIGCHLD) if hasattr(signal, "SIGCHLD") else None
+    items = iter(loader)
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, handler)
+    return items
 
 
 def _unchanged(item: Item) -> Item:
