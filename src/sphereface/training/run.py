@@ -14,6 +14,7 @@ from sphereface.contract import Card, Preprocessing
 from sphereface.errors import JobFailed
 from sphereface.loading import FaceLoader
 from sphereface.models import save_model
+from sphereface.training.allocation import keep_freed_memory
 from sphereface.training.checkpoint import Checkpoint, forget_after, newest_checkpoint, open_checkpoint, prune
 from sphereface.training.config import TrainConfig
 from sphereface.training.guard import Guard, Lost
@@ -60,6 +61,8 @@ class Trained:
 def train(config: TrainConfig, place: Place, *, say: Say = to_stderr) -> Trained:
     """Train until the last step, or until somebody asks to stop; every process of several calls it."""
     device = parallel.begin(choose_device(place.device))
+    if device.type == "cpu":
+        keep_freed_memory()
     claim(config, place)
     first = parallel.rank() == 0
     say = say if first else _nothing
