@@ -17,6 +17,7 @@ from sphereface.training.checkpoint import Checkpoint, save_checkpoint
 from sphereface.training.config import TrainConfig
 from sphereface.training.optimizer import RunningMean, build_optimizer, named_parameters
 from sphereface.training.pieces import fill, pack_optimizer, pack_rng, unpack_optimizer, unpack_rng
+from sphereface.training.precision import LossScale
 
 CLASSWISE = ("weight", "bias")  # of a loss: those that have a row for each of its classes; centers are whole everywhere
 
@@ -29,7 +30,7 @@ class Learner:
     net: SphereFaceNet
     loss: FaceLoss
     optimizer: torch.optim.SGD
-    scaler: torch.amp.GradScaler
+    scaler: LossScale
     mean: RunningMean | None
     device: torch.device
     lr_factor: float = 1.0
@@ -135,7 +136,7 @@ def build_learner(config: TrainConfig, classes: int, device: torch.device, init:
     loss = create_loss(config.loss, config.features, classes, **config.options(), **shard)
     net.to(device=device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
     loss.to(device).train()
-    scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
+    scaler = LossScale(enabled=config.precision == "float16")
     mean = RunningMean(net, config.ema) if config.ema is not None else None
     return Learner(config, net, loss, build_optimizer(net, loss, config), scaler, mean, device)
 

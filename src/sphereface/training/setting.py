@@ -17,6 +17,7 @@ from sphereface.data.writing import whole_file
 from sphereface.loading import FaceLoader, PeoplePhotos, ReadyFaces, Sampler, Scan, Shuffled, prepare, without
 from sphereface.training.config import TrainConfig, read_config
 from sphereface.training.log import versions
+from sphereface.training.precision import precision_note
 from sphereface.training.validation import Validation, hold_out
 
 CHECKPOINTS, CONFIG, SCAN = "checkpoints", "config.toml", "scan.json"
@@ -50,6 +51,7 @@ def choose_device(name: str) -> str:
 def claim(config: TrainConfig, place: Place) -> None:
     """Take the run's folder: a new one, or the same run's to resume; its settings are written or compared."""
     path = place.out / CONFIG
+    precision_note(config, torch.device(choose_device(place.device)))  # a run that makes no sense leaves no trace
     if (place.out / CHECKPOINTS).is_dir() and not place.resume:
         raise ValueError(f"{place.out} holds a run; --resume goes on with it, or choose another --out")
     if place.resume and path.is_file():
@@ -68,9 +70,10 @@ def claim(config: TrainConfig, place: Place) -> None:
 def gather_faces(config: TrainConfig, place: Place, say: Say) -> tuple[ReadyFaces, Validation | None]:
     """The faces to learn from, and those to validate on."""
     every = open_set(place.data)
-    note = require_faces(place.data, every, config.alignment)
-    if note:
-        say(note)
+    device = torch.device(choose_device(place.device))
+    for note in (require_faces(place.data, every, config.alignment), precision_note(config, device)):
+        if note:
+            say(note)
     everything, missing = without(every, read_exclude(place.exclude) if place.exclude else ())
     if missing:
         say(f"{len(missing):,} names of the exclude list are not in the set, such as {missing[0]}")

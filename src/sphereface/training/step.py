@@ -13,29 +13,21 @@ from sphereface.losses.sharded import global_loss, global_mean
 from sphereface.training.config import TrainConfig
 from sphereface.training.loop import to_input
 from sphereface.training.optimizer import clip_, gradient_norm
-
-HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+from sphereface.training.precision import LossScale, precision
 
 
 class Report(NamedTuple):
     """What a step measured, over all processes; tensors, so that a GPU is not waited for until somebody looks."""
 
     loss: Tensor
-    gradient_norm: Tensor
-
-
-def precision(config: TrainConfig, device: torch.device) -> AbstractContextManager[object]:
-    """Autocast for the network, where half precision is asked for; losses stay in float32."""
-    if config.precision == "float32":
-        return nullcontext()
-    return torch.autocast(device.type, HALF[config.precision])
+    gradient_norm: Tensor  # 0 where a float16 gradient overflowed, so that nothing was learned from it
 
 
 def learn(
     net: nn.Module,
     loss: FaceLoss,
     optimizer: torch.optim.SGD,
-    scaler: torch.amp.GradScaler,
+    scaler: LossScale,
     images: Tensor,
     labels: Tensor,
     config: TrainConfig,
@@ -52,13 +44,16 @@ def learn(
             value = global_loss(loss, features, whose) / config.accumulate
             scaler.scale(value).backward()  # type: ignore[no-untyped-call]
         total += value.detach()
-    scaler.unscale_(optimizer)
+    scaler.unscale_(parameter.grad for parameter in _parameters(optimizer) if parameter.grad is not None)
     norm = _share_gradients(loss, optimizer)
-    if config.clip is not None:
-        clip_(_parameters(optimizer), norm, config.clip)
-    scaler.step(optimizer)
-    scaler.update()
-    loss.project_()
+    excused = scaler.factor > LossScale.SMALLEST
+    if scaler.judge(norm):
+        if config.clip is not None:
+            clip_(_parameters(optimizer), norm, config.clip)
+        optimizer.step()
+        loss.project_()
+    elif excused:
+        norm = torch.zeros_like(norm)
     return Report(global_mean(total), norm)
 
 
