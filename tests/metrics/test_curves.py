@@ -81,6 +81,23 @@ def test_all_pairs_equal_the_plain_measure_also_when_people_are_drawn_more_than_
     assert pairs.tar_at_far(far, drawn) == pytest.approx(expected, abs=1e-12)
 
 
+@given(st.integers(0, 999), st.sampled_from([0.0, 0.02, 0.1]))
+def test_the_highest_pairs_alone_give_the_rate_of_all(seed, far):
+    rng = np.random.default_rng(seed)
+    people = np.repeat(np.arange(6), 3)
+    features = rng.integers(-2, 3, (18, 2)) + 0.5
+    drawn = rng.integers(1, 3, 6).astype(float)
+    few, whole = AllPairs(features, people, highest=0.5), AllPairs(features, people)
+    assert (len(few.different), len(whole.different)) == (68, 135)  # 18 x 15 / 2 pairs of different people
+    assert few.tar_at_far(far, drawn) == whole.tar_at_far(far, drawn)
+
+
+def test_the_highest_pairs_refuse_a_rate_that_needs_more_of_them():
+    pairs = AllPairs(np.random.default_rng(0).normal(size=(18, 4)), np.repeat(np.arange(6), 3), highest=0.25)
+    with pytest.raises(ValueError, match=r"FAR 0.3 of 135 pairs; the 34 highest kept end before it"):
+        pairs.tar_at_far(0.3)
+
+
 @pytest.mark.parametrize(
     ("same", "scores", "message"),
     [

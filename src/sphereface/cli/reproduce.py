@@ -60,3 +60,28 @@ def difficulty(
         typer.echo(json.dumps(found._asdict()))
     else:
         typer.echo(f"training accuracy {found.training_accuracy:.1%}, verification {found.verification_accuracy:.1%}")
+
+
+@app.command()
+def real_faces(
+    faces: Path = typer.Argument(help="Folder with train/, lfw-dev/, pairsDevTrain.txt and pairsDevTest.txt."),
+    out: Path = typer.Option(Path("runs/real-faces"), help="Folder for real-faces.md and real-faces.json."),
+    runs: Path = typer.Option(Path("runs/real-faces"), help="Folder of the runs; a second call goes on there."),
+    aligned: Path | None = typer.Option(None, help="The photos of lfw-dev, already aligned; else this aligns them."),
+    jobs: int = typer.Option(2, min=1, help="Runs at a time; they share the cores."),
+    quick: bool = typer.Option(False, help="A tiny version, to see that it runs."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+) -> None:
+    """A-Softmax against softmax on real faces, tested on view 1 of LFW; hours on a laptop, and it can be resumed.
+
+    Example: sphereface reproduce real-faces faces --out results
+    """
+    from sphereface.experiments.real_faces import FULL, QUICK, as_markdown, compare
+
+    done = compare(
+        faces, runs, QUICK if quick else FULL, aligned=aligned, jobs=jobs, say=lambda line: typer.echo(line, err=True)
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "real-faces.md").write_text(as_markdown(done))
+    (out / "real-faces.json").write_text(json.dumps(done.as_json(), indent=2) + "\n")
+    typer.echo(json.dumps(done.as_json()) if as_json else as_markdown(done))

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from sphereface.data.synthetic import VERSION
 from sphereface.experiments.openset import (
     CONTENDERS,
@@ -20,6 +18,7 @@ from sphereface.experiments.openset import (
     measure,
     train,
 )
+from sphereface.experiments.tables import difference_text, mean_and_each
 from sphereface.metrics import AllPairs, Paired, PeopleBootstrap, paired_difference
 from sphereface.training.loop import extract
 
@@ -158,7 +157,7 @@ def _test(study: Study) -> list[str]:
         "|---|---|---|---|---|",
         *(
             f"| {name} | "
-            + " | ".join(_mean_and_each([row[column] for row in rows], form) for column, form in forms.items())
+            + " | ".join(mean_and_each([row[column] for row in rows], form) for column, form in forms.items())
             + " |"
             for name, rows in study.runs.items()
         ),
@@ -177,18 +176,13 @@ def _differences(study: Study) -> list[str]:
         f"| loss | accuracy | TAR at FAR {FAR:g} | angular Fisher score |",
         "|---|---|---|---|",
         *(
-            f"| {name} | " + " | ".join(_difference(by[statistic], statistic) for statistic in STATISTICS) + " |"
+            f"| {name} | "
+            + " | ".join(difference_text(by[statistic], **_unit(statistic)) for statistic in STATISTICS)
+            + " |"
             for name, by in study.against_softmax.items()
         ),
     ]
 
 
-def _mean_and_each(values: list[float], form: str) -> str:
-    each = ", ".join(form.format(value) for value in values)
-    return f"{form.format(float(np.mean(values)))} ({each})"
-
-
-def _difference(paired: Paired, statistic: str) -> str:
-    unit, form = (1, "{:+.3f}") if statistic == "fisher" else (100, "{:+.2f}")
-    low, high = (form.format(unit * end) for end in paired.interval)
-    return f"{form.format(unit * paired.difference)} [{low}, {high}], {paired.in_standard_errors:+.1f} SE"
+def _unit(statistic: str) -> dict[str, Any]:
+    return {"unit": 1, "form": "{:+.3f}"} if statistic == "fisher" else {}

@@ -1,5 +1,7 @@
 """Rates over many pairs, sorted once and weighted often: what a bootstrap over people needs."""
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -10,19 +12,28 @@ class AllPairs:
     """Every pair of features (N, D), scored by cosine; `people` (N,) are whole numbers from 0.
 
     Sorting a million pairs takes long, weighting them does not: `tar_at_far` may be asked for many draws of people.
+    Small rates depend on the most alike of the different pairs only: `highest` is the share of them that is kept.
+    What was left out still counts, and a rate that the kept ones cannot decide is an error.
     """
 
-    def __init__(self, features: ArrayLike, people: ArrayLike) -> None:
+    def __init__(self, features: ArrayLike, people: ArrayLike, *, highest: float = 1.0) -> None:
+        if not 0 < highest <= 1:
+            raise ValueError(f"highest is {highest}; wanted a share, above 0 up to 1")
         x, who = np.asarray(features, dtype=np.float64), np.asarray(people)
         unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
         row, column = np.triu_indices(len(x), 1)
         scores = (unit @ unit.T)[row, column]
         same = who[row] == who[column]
-        order = np.argsort(-scores[~same], kind="stable")
-        self.different = scores[~same][order]  # falling
-        self.left, self.right = who[row][~same][order], who[column][~same][order]
         self.same, self.whose = scores[same], who[row][same]
-        self.people = int(who.max()) + 1
+        scores, row, column = scores[~same], row[~same], column[~same]
+        kept = math.ceil(highest * len(scores))
+        top = np.argpartition(-scores, kept - 1)[:kept] if kept < len(scores) else np.arange(kept)
+        order = top[np.argsort(-scores[top], kind="stable")]
+        self.different = scores[order]  # falling
+        self.left, self.right = who[row[order]], who[column[order]]
+        self.is_whole = kept == len(scores)
+        self.photos = np.bincount(who).astype(np.float64)
+        self.people = len(self.photos)
 
     def tar_at_far(self, far: float, drawn: Floats | None = None) -> float:
         """The share of same pairs accepted when at most `far` of the different ones are.
@@ -31,10 +42,14 @@ class AllPairs:
         """
         drawn = np.ones(self.people) if drawn is None else drawn
         passed = np.cumsum(drawn[self.left] * drawn[self.right])
-        last_of_tie = np.append(self.different[1:] != self.different[:-1], True)
-        within = np.flatnonzero((passed <= far * passed[-1] * (1 + 1e-12)) & last_of_tie)
+        counts = drawn * self.photos
+        everything = (counts.sum() ** 2 - (counts**2).sum()) / 2  # of different people, kept or not
+        last_of_tie = np.append(self.different[1:] != self.different[:-1], self.is_whole)
+        within = np.flatnonzero((passed <= far * everything * (1 + 1e-12)) & last_of_tie)
         # At the lowest threshold allowed, same pairs pass that are above the best different pair that must not.
         refused = within[-1] + 1 if len(within) else 0
+        if not self.is_whole and passed[-1] <= far * everything:
+            raise ValueError(f"FAR {far:g} of {everything:,.0f} pairs; the {len(passed):,} highest kept end before it")
         limit = self.different[refused] if refused < len(self.different) else -np.inf
         weights = drawn[self.whose]
         return float(weights[self.same > limit].sum() / weights.sum())
