@@ -88,6 +88,28 @@ def loading(
         typer.echo(f"{name}: {value}")
 
 
+@app.command()
+def training(
+    networks: list[str] = typer.Option(["sphereface4", "sphereface20"], "--network", help="One or more of them."),
+    batch: int = typer.Option(64, min=1, help="Faces of a step."),
+    classes: int = typer.Option(10_572, min=2, help="People to tell apart."),
+    rounds: int = typer.Option(9, min=1, help="Turns of each candidate; the median counts."),
+    steps: int | None = typer.Option(None, min=1, help="Of a turn; by default as many as take a few seconds."),
+    threads: int = typer.Option(2, min=1, help="For each candidate."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+) -> None:
+    """Speed of `train` against a bare loop of the same network and loss, and against a plain one.
+
+    Example: sphereface bench training --json > results/train-speed.json
+    """
+    from sphereface.bench.training import bench_training, table
+
+    result = bench_training(
+        networks=networks, batch=batch, classes=classes, rounds=rounds, steps=steps, threads=threads, say=say
+    )
+    typer.echo(json.dumps(result, indent=2) if as_json else table(result))
+
+
 def say(line: str) -> None:
     """Progress goes to standard error."""
     typer.echo(line, err=True)

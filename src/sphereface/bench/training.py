@@ -1,0 +1,392 @@
+"""How fast `train` is: against a bare loop of the same network and loss, and against what people write today.
+
+Each candidate has a process of its own: `train` tells the C library to keep freed memory, that holds for a whole
+process, and it must not help a rival. All of them live at once and take turns; who has no turn sleeps at a pipe.
+"""
+
+import math
+import multiprocessing
+import os
+import signal
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass
+from datetime import datetime
+from io import StringIO
+from itertools import pairwise
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sphereface.bench.timing import machine
+from sphereface.data.manifest import Manifest, write_manifest
+from sphereface.data.synthetic import SyntheticPeople
+from sphereface.errors import JobFailed
+from sphereface.loading import Batch, FaceLoader
+from sphereface.loading.ready import CACHE_BYTES
+from sphereface.models import create_model
+from sphereface.models.spherefacenet import HEIGHT, WIDTH
+from sphereface.training.allocation import keep_freed_memory
+from sphereface.training.config import GuardConfig, TrainConfig
+from sphereface.training.learner import build_learner
+from sphereface.training.log import read_log
+from sphereface.training.recipes import paper, small
+from sphereface.training.run import train
+from sphereface.training.setting import Place
+
+NETWORKS = ("sphereface4", "sphereface20")
+CLASSES = 10_572  # CASIA-WebFace less three people
+PORTRAITS = (64, 4)  # people and photos that are drawn; the set's people share them, for speed knows no likeness
+STEPS = {"sphereface4": 4}  # of a turn; a deeper network takes seconds for each
+DEEP_STEPS = 2
+LEARNING_RATE = 1e-4  # small: whatever the faces are, the numbers stay finite
+LISTEN, GRACE = 1.0, 5.0  # seconds between looks whether a candidate lives; and to leave by itself
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What every candidate does in its own manner: steps of training, so many a turn."""
+
+    config: TrainConfig
+    classes: int
+    steps: int
+    threads: int
+    faces: Path  # only `train` reads them
+    out: Path
+
+
+Turns = Iterator[None]
+Work = Callable[[Task, Turns], None]
+
+
+def plain_loop(task: Task, turns: Turns) -> None:
+    """What people write today: default memory format, linear layer, cross-entropy, SGD as it comes."""
+    config = task.config
+    images, labels = tensors_in_memory(task)
+    net = create_model(config.model, **config.architecture.model_dump(exclude={"name"})).train()
+    head = nn.Linear(config.features, task.classes)
+    optimizer = torch.optim.SGD(
+        [*net.parameters(), *head.parameters()],
+        lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay,
+    )  # fmt: skip
+    value = torch.zeros(())
+    for _ in turns:
+        optimizer.zero_grad()
+        value = F.cross_entropy(head(net(images)), labels)
+        value.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    require_finite(value)
+
+
+def bare_loop(task: Task, turns: Turns) -> None:
+    """The network, loss, optimizer and memory of `train`, and nothing else of it: the same batch again and again."""
+    keep_freed_memory()
+    images, labels = tensors_in_memory(task)
+    images = images.contiguous(memory_format=torch.channels_last)
+    learner = build_learner(task.config, task.classes, torch.device("cpu"))
+    net, loss, optimizer = learner.net, learner.loss, learner.optimizer
+    parameters = [*net.parameters(), *loss.parameters()]
+    value = torch.zeros(())
+    for _ in turns:
+        optimizer.zero_grad()
+        value = loss(net(images), labels)
+        value.backward()
+        if task.config.clip is not None:
+            torch.nn.utils.clip_grad_norm_(parameters, task.config.clip)
+        optimizer.step()
+        loss.project_()
+    require_finite(value)
+
+
+def whole_run(task: Task, turns: Turns) -> None:
+    """`train` itself: loader, log, guard and checkpoints.
+
+    It knows of no turns. In this process a loader asks for leave before each batch, so that a step is over, whatever it
+    did, when the next one asks. The loader's workers have no head start either: they are a fixed number of batches
+    ahead, and begin another only when one was taken.
+    """
+    load = FaceLoader.__iter__
+
+    def in_turns(loader: FaceLoader) -> Iterator[Batch]:
+        return (batch for _, batch in zip(turns, load(loader), strict=False))
+
+    FaceLoader.__iter__ = in_turns  # type: ignore[method-assign]
+    with redirect_stderr(StringIO()):  # its live line takes this for no terminal
+        trained = train(task.config, Place(task.faces, task.out, device="cpu"), say=lambda _: None)
+    if trained.outcome != "finished":
+        raise JobFailed(f"train was {trained.outcome} at step {trained.step}")
+
+
+CANDIDATES: dict[str, Work] = {"plain": plain_loop, "bare": bare_loop, "train": whole_run}
+
+
+def tensors_in_memory(task: Task) -> tuple[Tensor, Tensor]:
+    """A batch as the network wants it, with labels."""
+    torch.manual_seed(0)
+    images = torch.rand(task.config.batch, 3, HEIGHT, WIDTH) * 2 - 1
+    return images, torch.randint(0, task.classes, (task.config.batch,))
+
+
+def require_finite(loss: Tensor) -> None:
+    """Raise if what was timed was no training any more."""
+    value = float(loss.detach())
+    if not math.isfinite(value):
+        raise JobFailed(f"the loss became {value}: what was timed is no training")
+
+
+def turns_of(pipe: Connection, steps: int) -> Turns:
+    """Leave for one step after the other; between turns it sleeps, and the other end hears what a turn took."""
+    pipe.send(None)  # ready
+    while pipe.recv():
+        start = time.perf_counter()
+        for _ in range(steps):
+            yield
+        pipe.send(time.perf_counter() - start)
+
+
+def take_part(pipe: Connection, work: Work, task: Task) -> None:
+    """What a candidate's process does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it decides; its end of the pipe closes
+    torch.set_num_threads(task.threads)
+    try:
+        work(task, turns_of(pipe, task.steps))
+        pipe.send(None)
+    except (EOFError, ConnectionError):
+        return  # nobody listens any more
+    except Exception as error:  # noqa: BLE001 whatever it is, the one who started it tells
+        pipe.send(f"{type(error).__name__}: {error}")
+
+
+class Candidate:
+    """One who takes turns, in a process of its own; `work` must be importable by name."""
+
+    def __init__(self, name: str, work: Work, task: Task) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.name = name
+        self.pipe, other = context.Pipe()
+        self.process = context.Process(target=take_part, args=(other, work, task))  # no daemon: `train` has workers
+        self.process.start()
+        other.close()
+
+    def take_turn(self) -> float:
+        """Let it do its steps; returns the seconds."""
+        self._tell(go_on=True)
+        return float(self.hear())
+
+    def finish(self) -> None:
+        """Let it come to its end."""
+        self._tell(go_on=False)
+        self.hear()
+
+    def hear(self) -> Any:
+        """What it says next; an error if it failed or died."""
+        lives = True
+        while not self.pipe.poll(LISTEN if lives else 0):  # the pipe alone tells late: forked workers hold it, too
+            if not lives:
+                raise self._death()
+            lives = self.process.is_alive()
+        try:
+            said = self.pipe.recv()
+        except (EOFError, ConnectionError) as error:
+            raise self._death() from error
+        if isinstance(said, str):
+            raise JobFailed(f"the candidate {self.name!r} failed: {said}")
+        return said
+
+    def leave(self) -> None:
+        """End its process: by itself, else by force."""
+        self.pipe.close()
+        self.process.join(GRACE)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+
+    def _tell(self, *, go_on: bool) -> None:
+        try:
+            self.pipe.send(go_on)
+        except ConnectionError as error:
+            raise self._death() from error
+
+    def _death(self) -> JobFailed:
+        self.process.join(GRACE)
+        return JobFailed(
+            f"the candidate {self.name!r} died with exit code {self.process.exitcode}; often memory ran out: "
+            "try a smaller --batch"
+        )
+
+
+@contextmanager
+def alive(works: Mapping[str, Work], task: Task) -> Iterator[dict[str, Candidate]]:
+    """All candidates, ready for their first turn; none outlives this."""
+    candidates: dict[str, Candidate] = {}
+    try:
+        for name, work in works.items():
+            candidates[name] = Candidate(name, work, task)
+        for candidate in candidates.values():
+            candidate.hear()
+        yield candidates
+    finally:
+        for candidate in candidates.values():
+            candidate.leave()
+
+
+def measure(works: Mapping[str, Work], task: Task, *, rounds: int, say: Say) -> dict[str, list[float]]:
+    """Seconds of every turn, by candidate; in each round all have one, in the same order: all sleep equally long."""
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    with alive(works, task) as candidates:
+        for candidate in candidates.values():
+            candidate.take_turn()  # first calls allocate, choose kernels and start workers
+        for number in range(rounds):
+            for name, candidate in candidates.items():
+                seconds[name].append(candidate.take_turn())
+            say(f"{task.config.model}: round {number + 1} of {rounds}")
+        for candidate in candidates.values():
+            candidate.finish()
+    return seconds
+
+
+def write_faces(folder: Path, classes: int, photos: int) -> Path:
+    """A list of faces of so many people, who share a few hundred portraits; returns its path."""
+    people, shots = PORTRAITS
+    SyntheticPeople().write(folder / "portraits", people, shots)
+    portraits = [f"portraits/p{person:04d}/{shot:04d}.png" for person in range(people) for shot in range(shots)]
+    lines = [f"{portraits[face % len(portraits)]} {face // photos}\n" for face in range(classes * photos)]
+    path = folder / "faces.txt"
+    path.write_text("".join(lines))
+    write_manifest(path, Manifest(made_by="sphereface bench training"))
+    return path
+
+
+def photos_beyond_memory(classes: int) -> int:
+    """Photos of each person that make a set too large to be kept decoded: `train` must read files, as with CASIA's."""
+    return CACHE_BYTES // (3 * HEIGHT * WIDTH * classes) + 1
+
+
+def recipe_for(network: str) -> TrainConfig:
+    """The recipe that trains a network."""
+    return small() if network == small().model else paper().changed(model=network)
+
+
+def checkpoint_seconds(run: Path) -> list[float]:
+    """How long each checkpoint of a run took: from the line of the log before it, which tells of its step."""
+    history = read_log(run)
+    if any(entry["kind"] == "rollback" for entry in history):
+        raise JobFailed("the run was lost and taken back: what was timed is no training")
+    return [
+        (datetime.fromisoformat(entry["time"]) - datetime.fromisoformat(before["time"])).total_seconds()
+        for before, entry in pairwise(history)
+        if entry["kind"] == "checkpoint"
+    ]
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """The middle of some values, and how far they lie apart."""
+    return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
+
+
+def bench_network(
+    config: TrainConfig, *, faces: Path, classes: int, rounds: int, steps: int, threads: int, say: Say
+) -> dict[str, object]:
+    """All candidates on one network, in turns; `faces` is a list of that many classes.
+
+    A turn of `train` is far shorter than the time between two checkpoints. So each of its turns ends with one, and of
+    what that took, only the share that falls to a turn at the recipe's pace stays in it.
+    """
+    total = (1 + rounds) * steps
+    timed = config.changed(
+        steps=total, lr=LEARNING_RATE, checkpoint_every=steps,
+        guard=GuardConfig(window=max(200, total + 1)),  # at this rate a loss stands still, and that is no harm here
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory(dir=faces.parent) as room:
+        task = Task(timed, classes, steps, threads, faces, Path(room) / "run")
+        say(f"{config.model}: getting {', '.join(CANDIDATES)} ready")
+        seconds = measure(CANDIDATES, task, rounds=rounds, say=say)
+        checkpoints = checkpoint_seconds(task.out)[1:]  # the first belongs to the turn that nobody timed
+    share = steps / config.checkpoint_every
+    seconds["train"] = [
+        turn - saving + share * saving for turn, saving in zip(seconds["train"], checkpoints, strict=True)
+    ]
+    rates = {name: [steps * config.batch / turn for turn in turns] for name, turns in seconds.items()}
+    ratios = {
+        f"train_to_{peer}": spread([own / other for own, other in zip(rates["train"], rates[peer], strict=True)])
+        for peer in ("bare", "plain")
+    }
+    return {
+        "network": config.model,
+        "recipe": config.recipe,
+        "batch": config.batch,
+        "classes": classes,
+        "steps_a_turn": steps,
+        "faces_per_second": {name: statistics.median(values) for name, values in rates.items()},
+        **ratios,
+        "checkpoint_seconds": spread(checkpoints),
+        "checkpoint_every": config.checkpoint_every,
+    }
+
+
+def bench_training(
+    *,
+    networks: Sequence[str] = NETWORKS,
+    batch: int = 64,
+    classes: int = CLASSES,
+    rounds: int = 9,
+    steps: int | None = None,
+    threads: int = 2,
+    photos: int | None = None,
+    width: float = 1.0,
+    say: Say = lambda _: None,
+) -> dict[str, Any]:
+    """Faces a second of `train` and its peers, and the ratios round by round; `say` hears of progress.
+
+    `steps` are those of a turn; by default as many as take a few seconds. `photos` are those of each person;
+    by default enough that they do not fit into memory.
+    """
+    photos = photos or photos_beyond_memory(classes)
+    configs = [recipe_for(network).changed(batch=batch, width=width) for network in networks]
+    with tempfile.TemporaryDirectory() as folder:
+        say(f"drawing {math.prod(PORTRAITS)} portraits for {classes:,} people")
+        faces = write_faces(Path(folder), classes, photos)
+        rows = [
+            bench_network(
+                config, faces=faces, classes=classes, rounds=rounds, threads=threads, say=say,
+                steps=steps or STEPS.get(config.model, DEEP_STEPS),
+            )
+            for config in configs
+        ]  # fmt: skip
+    return {
+        "what": "faces a second, medians; ratios within each round, their median and range. train: with its loader, "
+        "log, guard and share of checkpoints; bare: the same network, loss, optimizer and memory on a batch in memory; "
+        "plain: default memory format, linear layer, cross-entropy and SGD on a batch in memory",
+        "command": "sphereface bench training --json",
+        "rounds": rounds,
+        "faces": classes * photos,
+        **machine(),
+        "threads": threads,  # of each candidate
+        "cores": os.cpu_count(),
+        "rows": rows,
+    }
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """The result for people."""
+    peers = ("train_to_bare", "train_to_plain")
+    lines = [
+        f"{'faces a second':<14}  {''.join(f'{name:>8}' for name in CANDIDATES)}"
+        + "".join(f"   {peer.replace('_', ' '):<20}" for peer in peers).rstrip()
+    ]
+    for row in result["rows"]:
+        rates = "".join(f"{row['faces_per_second'][name]:8.1f}" for name in CANDIDATES)
+        ratios = (
+            f"   {row[peer]['median']:.3f} ({row[peer]['lowest']:.3f}-{row[peer]['highest']:.3f})" for peer in peers
+        )
+        lines.append(f"{row['network']:<14}  {rates}{''.join(ratios)}")
+    return "\n".join(lines)
