@@ -30,6 +30,9 @@ def test_the_version_is_the_package_version():
         ("data", "audit", "--help"),
         ("bench", "detection", "--help"),
         ("bench", "loading", "--help"),
+        ("bench", "training", "--help"),
+        ("bench", "scale", "--help"),
+        ("reproduce", "real-faces", "--help"),
         ("reproduce", "synthetic", "--help"),
     ],
 )

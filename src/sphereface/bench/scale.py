@@ -1,7 +1,5 @@
 """What many processes cost: the classifier's memory and the bytes sent per step, by formula and measured."""
 
-import json
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -85,7 +83,7 @@ def bench_scale(
         sent += answers[0]["sent"]
     return {
         "what": "bytes of one process: the most that its classifier holds, and what it sends in a step; float32",
-        "command": "python -m sphereface.bench.scale",
+        "command": "sphereface bench scale --json",
         "classes": classes,
         "batch": batch,
         "features": features,
@@ -212,7 +210,3 @@ def size(count: int) -> str:
     if count >= 1e9:
         return f"{count / 1e9:,.1f} GB"
     return f"{count / 1e6:,.1f} MB"
-
-
-if __name__ == "__main__":
-    print(json.dumps(bench_scale(say=lambda line: print(line, file=sys.stderr)), indent=2))

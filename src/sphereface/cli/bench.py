@@ -110,6 +110,25 @@ def training(
     typer.echo(json.dumps(result, indent=2) if as_json else table(result))
 
 
+@app.command()
+def scale(
+    classes: int = typer.Option(200_000, min=2, help="Classes of the classifier whose memory is measured."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+) -> None:
+    """Memory of a classifier and bytes sent in a step by 2 and by 3 processes, beside their formulas.
+
+    Example: sphereface bench scale --json > results/scale.json
+    """
+    from sphereface.bench.scale import bench_scale
+
+    result = bench_scale(classes=classes, say=say)
+    if as_json:
+        typer.echo(json.dumps(result, indent=2))
+        return
+    for name, value in result.items():
+        typer.echo(f"{name}: {value}")
+
+
 def say(line: str) -> None:
     """Progress goes to standard error."""
     typer.echo(line, err=True)

@@ -34,8 +34,8 @@ def patch(crop: str) -> TrainConfig:
 def small() -> TrainConfig:
     """Little data and a laptop: the 4-layer net with batch norm, gradients clipped, lambda at 5 after 44 % of the run.
 
-    Without batch norm, or with lambda at its end after a tenth of the run, so short a run of A-Softmax stays near log K:
-    the easiest way out of a margin is a short feature.
+    Without batch norm, or with lambda at its end after a tenth of the run, so short a run of A-Softmax stays near
+    log K: the easiest way out of a margin is a short feature.
     """
     return TrainConfig(
         recipe="small",
