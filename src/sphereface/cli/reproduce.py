@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -68,6 +69,7 @@ def real_faces(
     out: Path = typer.Option(Path("runs/real-faces"), help="Folder for real-faces.md and real-faces.json."),
     runs: Path = typer.Option(Path("runs/real-faces"), help="Folder of the runs; a second call goes on there."),
     aligned: Path | None = typer.Option(None, help="The photos of lfw-dev, already aligned; else this aligns them."),
+    full_width: bool = typer.Option(True, help="Also one pair of runs at full width; half of the time."),
     jobs: int = typer.Option(2, min=1, help="Runs at a time; they share the cores."),
     quick: bool = typer.Option(False, help="A tiny version, to see that it runs."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
@@ -78,8 +80,14 @@ def real_faces(
     """
     from sphereface.experiments.real_faces import FULL, QUICK, as_markdown, compare
 
+    plan = QUICK if quick else FULL
     done = compare(
-        faces, runs, QUICK if quick else FULL, aligned=aligned, jobs=jobs, say=lambda line: typer.echo(line, err=True)
+        faces,
+        runs,
+        plan if full_width else replace(plan, full_width=None),
+        aligned=aligned,
+        jobs=jobs,
+        say=lambda line: typer.echo(line, err=True),
     )
     out.mkdir(parents=True, exist_ok=True)
     (out / "real-faces.md").write_text(as_markdown(done))

@@ -39,6 +39,9 @@ from sphereface.training.setting import Place
 from sphereface.training.validation import hold_out
 
 FAR = 1e-3
+# Rates are judged on people set aside: some of them have hundreds of photos and would decide alone, so that each gives
+# at most so many, and of so few faces a rate of 1e-3 would depend on a handful of pairs.
+SEARCH_FAR, SEARCH_PHOTOS = 1e-2, 20
 STATISTICS = ("accuracy", "tar")
 NAMES = {"softmax": "softmax", "a_softmax": "A-Softmax m = 4"}
 # People of the training set who are in LFW too, found by `data audit --against` (results/audit.md).
@@ -286,11 +289,13 @@ def gather_test(faces: Path, aligned: Path) -> Unseen:
 
 
 def tar_on_held_out(known: FaceSet, run: Path, plan: Plan) -> float:
-    """TAR of a searched run over all pairs of the people that it set aside."""
+    """TAR of a searched run over all pairs of the people that it set aside, the first photos of each."""
     held = hold_out(known.labels, known.people, people=plan.held_out, seed=plan.seeds[0]).held
-    pixels = np.stack([read_face(known, int(row), "112x96") for row in held])
-    _, people = np.unique(known.labels[held], return_inverse=True)
-    return AllPairs(extract(load_model(run / MODEL), to_tensor(pixels)), people).tar_at_far(FAR)
+    whose = known.labels[held]
+    rows = np.concatenate([held[whose == person][:SEARCH_PHOTOS] for person in np.unique(whose)])
+    pixels = np.stack([read_face(known, int(row), "112x96") for row in rows])
+    _, people = np.unique(known.labels[rows], return_inverse=True)
+    return AllPairs(extract(load_model(run / MODEL), to_tensor(pixels)), people).tar_at_far(SEARCH_FAR)
 
 
 def measure(run: Path, test: Unseen) -> Measured:
@@ -332,8 +337,9 @@ def as_markdown(done: Comparison) -> str:
         "",
         "## Learning rate",
         "",
-        f"TAR at FAR {FAR:g} over all pairs of {plan.held_out} people set aside from training, {plan.search_steps:,} "
-        f"steps, seed {plan.seeds[0]}; the best of the same {len(plan.rates)} is taken.",
+        f"TAR at FAR {SEARCH_FAR:g} over all pairs of {plan.held_out} people set aside from training (at most "
+        f"{SEARCH_PHOTOS} photos of each), {plan.search_steps:,} steps, seed {plan.seeds[0]}; the best of the same "
+        f"{len(plan.rates)} is taken.",
         "",
         "| loss | " + " | ".join(f"{rate:g}" for rate in plan.rates) + " | taken |",
         "|---|" + "---|" * (len(plan.rates) + 1),
