@@ -4,16 +4,19 @@ PReLU(x) = a x + (1 - a) max(x, 0) for a slope a per channel: two 1 x 1 depthwis
 runtime has vector code for these and none for PReLU, which cost MTCNN's networks half of their time. Constants that are
 listed as inputs, as older exporters did, keep it from simplifying the graph; and a batch that is fixed at 1 wastes what
 the processor could do at once.
+
+A network whose layers are known can also be written down: an `onnx_file` of some `operation`s and `initializer`s.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sphereface.errors import ModelFileError
 
-GRAPH = 7  # of a model
+IR, PRODUCER, GRAPH, OPSET, METADATA = 1, 2, 7, 8, 14  # of a model
+IR_VERSION, OPSET_VERSION = 8, 13  # of 2021: whatever reads ONNX today reads these
 NODE, INITIALIZER, GRAPH_INPUT, GRAPH_OUTPUT = 1, 5, 11, 12  # of a graph
 INPUT, OUTPUT, OP, ATTRIBUTE = 1, 2, 4, 5  # of a node
 DIMS, TYPE, FLOATS, NAME, RAW = 1, 2, 4, 8, 9  # of a tensor
@@ -21,6 +24,49 @@ VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5  # wire types
 FLOAT = 1  # a tensor's type
 
 Field = tuple[int, int, bytes]  # number, wire type, value; a varint's value stays encoded
+Shape = tuple[int | str, ...]  # a name stands for a free length
+
+
+def onnx_file(
+    name: str, parts: Iterable[bytes], *, source: tuple[str, Shape], target: tuple[str, Shape], about: Mapping[str, str]
+) -> bytes:
+    """An ONNX file: operations and tensors in the order of their use, from a source to a target, and its metadata."""
+    graph = [*parts, _field(2, name.encode()), _value(GRAPH_INPUT, *source), _value(GRAPH_OUTPUT, *target)]
+    return b"".join(
+        [
+            _integer(IR, IR_VERSION),
+            _field(PRODUCER, b"sphereface"),
+            _field(OPSET, _field(1, b"") + _integer(2, OPSET_VERSION)),
+            *(_field(METADATA, _field(1, key.encode()) + _field(2, text.encode())) for key, text in about.items()),
+            _field(GRAPH, b"".join(graph)),
+        ]
+    )
+
+
+def operation(op: str, inputs: Iterable[str], output: str, **attributes: int | tuple[int, ...]) -> bytes:
+    """One operation of a graph, with attributes that are integers or lists of them."""
+    body = b"".join(_field(INPUT, name.encode()) for name in inputs) + _field(OUTPUT, output.encode())
+    body += _field(OP, op.encode())
+    for name, value in attributes.items():  # an attribute: name = 1, integer = 3, integers = 8, kind = 20: 2 or 7
+        if isinstance(value, int):
+            typed = _integer(3, value) + _integer(20, 2)
+        else:
+            typed = b"".join(_integer(8, each) for each in value) + _integer(20, 7)
+        body += _field(ATTRIBUTE, _field(1, name.encode()) + typed)
+    return _field(NODE, body)
+
+
+def initializer(name: str, values: NDArray[np.float32]) -> bytes:
+    """A tensor of a graph."""
+    body = b"".join(_integer(DIMS, length) for length in values.shape) + _integer(TYPE, FLOAT)
+    return _field(INITIALIZER, body + _field(NAME, name.encode()) + _field(RAW, values.astype("<f4").tobytes()))
+
+
+def _value(number: int, name: str, shape: Shape) -> bytes:
+    """What enters or leaves a graph: name (1) and type (2), a tensor (1) of floats (1) and a shape (2) of dims (1)."""
+    dims = (_field(2, axis.encode()) if isinstance(axis, str) else _integer(1, axis) for axis in shape)
+    tensor = _integer(1, FLOAT) + _field(2, b"".join(_field(1, dim) for dim in dims))
+    return _field(number, _field(1, name.encode()) + _field(2, _field(1, tensor)))
 
 
 def for_onnxruntime(model: bytes, *, free_batch: bool = False) -> bytes:
@@ -89,29 +135,13 @@ def _prelu(node: bytes, slopes: dict[str, NDArray[np.float32]]) -> tuple[str, st
 def _sum(x: str, slope: str, y: str, a: NDArray[np.float32]) -> list[bytes]:
     """The fields that stand for y = PReLU(x): a x + (1 - a) max(x, 0)."""
     return [
-        _initializer(f"{slope}/a", a),
-        _initializer(f"{slope}/1-a", 1 - a),
-        _operation("Relu", [x], f"{y}/relu"),
-        _operation("Conv", [x, f"{slope}/a"], f"{y}/ax", group=len(a)),
-        _operation("Conv", [f"{y}/relu", f"{slope}/1-a"], f"{y}/rest", group=len(a)),
-        _operation("Add", [f"{y}/ax", f"{y}/rest"], y),
+        initializer(f"{slope}/a", a),
+        initializer(f"{slope}/1-a", 1 - a),
+        operation("Relu", [x], f"{y}/relu"),
+        operation("Conv", [x, f"{slope}/a"], f"{y}/ax", group=len(a)),
+        operation("Conv", [f"{y}/relu", f"{slope}/1-a"], f"{y}/rest", group=len(a)),
+        operation("Add", [f"{y}/ax", f"{y}/rest"], y),
     ]
-
-
-def _operation(op: str, inputs: list[str], output: str, **integers: int) -> bytes:
-    body = b"".join(_field(INPUT, name.encode()) for name in inputs) + _field(OUTPUT, output.encode())
-    body += _field(OP, op.encode())
-    for name, value in integers.items():  # an attribute: name = 1, integer = 3, kind = 20 (2: an integer)
-        body += _field(
-            ATTRIBUTE, _field(1, name.encode()) + _varint(3 << 3) + _varint(value) + _varint(20 << 3) + b"\2"
-        )
-    return _field(NODE, body)
-
-
-def _initializer(name: str, values: NDArray[np.float32]) -> bytes:
-    body = b"".join(_varint(DIMS << 3) + _varint(length) for length in values.shape)
-    body += _varint(TYPE << 3) + _varint(FLOAT)
-    return _field(INITIALIZER, body + _field(NAME, name.encode()) + _field(RAW, values.astype("<f4").tobytes()))
 
 
 def _tensor(tensor: bytes) -> tuple[str, NDArray[np.float32]]:
@@ -159,6 +189,10 @@ def _raw(number: int, kind: int, value: bytes) -> bytes:
 
 def _field(number: int, value: bytes) -> bytes:
     return _varint(number << 3 | LENGTH) + _varint(len(value)) + value
+
+
+def _integer(number: int, value: int) -> bytes:
+    return _varint(number << 3 | VARINT) + _varint(value)
 
 
 def _varint(value: int) -> bytes:

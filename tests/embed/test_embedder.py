@@ -100,7 +100,7 @@ def test_a_file_that_is_no_model_is_a_clear_error(tmp_path, content):
     with pytest.raises(ModelFileError, match="no such model file"):
         Embedder.load(tmp_path / "n.onnx")
     with pytest.raises(ModelFileError, match=r"wanted an \.onnx"):
-        Embedder.load(tmp_path / "n.safetensors")
+        Embedder.load(tmp_path / "n.pth")
 
 
 @needs_models

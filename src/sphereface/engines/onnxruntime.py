@@ -17,11 +17,12 @@ Floats = NDArray[np.float32]
 class OnnxNetwork:
     """A network (N, 3, H, W) -> (N, D); batches of any size, even where the file fixes its batch at 1."""
 
-    def __init__(self, path: str | Path, *, threads: int | None = None) -> None:
+    def __init__(self, path: str | Path, *, threads: int | None = None, content: bytes | None = None) -> None:
+        """`content` is the ONNX model where the file is of another kind and was converted."""
         self.path = Path(path)
         if not self.path.is_file():
             raise ModelFileError(f"{path}: no such model file")
-        model = self.path.read_bytes()
+        model = self.path.read_bytes() if content is None else content
         self._session = _session(for_onnxruntime(model, free_batch=True), threads, self.path)
         self.batch: int | None = None
         if not self._bears_batches():

@@ -1,0 +1,57 @@
+"""Engines by name: a model file becomes a network that one of them runs."""
+
+from pathlib import Path
+from typing import Literal, Protocol, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sphereface.contract import Card
+from sphereface.engines.convert import as_onnx
+from sphereface.engines.onnxruntime import OnnxNetwork
+from sphereface.engines.torch import TorchNetwork
+from sphereface.errors import ModelFileError
+
+Engine = Literal["onnxruntime", "torch"]
+Floats = NDArray[np.float32]
+
+
+class Network(Protocol):
+    """What an engine makes of a model file."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of its input."""
+
+    def run(self, inputs: Floats) -> Floats:
+        """Features (N, D) of preprocessed faces (N, 3, H, W)."""
+
+    def card(self) -> Card:
+        """What the model wants and what its features mean."""
+
+
+def choose_engine(path: str | Path, engine: str = "auto", *, device: str = "cpu") -> Engine:
+    """The engine for a model file: onnxruntime, unless torch is asked for by its name or by a device of its own."""
+    path = Path(path)
+    if path.suffix not in (".onnx", ".safetensors"):
+        raise ModelFileError(f"{path}: wanted an .onnx embedder with a card, or our .safetensors")
+    match engine:
+        case "auto":
+            chosen: Engine = "onnxruntime" if device == "cpu" else "torch"
+        case "onnxruntime" | "torch":
+            chosen = engine
+        case _:
+            raise ValueError(f"unknown engine {engine!r}; choose one of auto, {', '.join(get_args(Engine))}")
+    if chosen == "torch" and path.suffix == ".onnx":
+        raise ValueError(f"{path}: torch runs our .safetensors only; take the engine onnxruntime, on the device cpu")
+    if chosen == "onnxruntime" and device != "cpu":
+        raise ValueError(f"device is {device!r}; onnxruntime runs on the cpu here: take the engine torch for another")
+    return chosen
+
+
+def open_network(path: str | Path, engine: Engine, *, threads: int | None = None, device: str = "cpu") -> Network:
+    """The network of a model file, run by an engine."""
+    path = Path(path)
+    if engine == "torch":
+        return TorchNetwork(path, threads=threads, device=device)
+    return OnnxNetwork(path, threads=threads, content=as_onnx(path) if path.suffix == ".safetensors" else None)

@@ -1,0 +1,172 @@
+"""Our `.safetensors` models as ONNX, without torch: the networks are regular enough to be written down.
+
+The tensors' names tell the graph. `stages.0`, `stages.1`, ... follow one another: a convolution, its batch norm if it
+has one, its PReLU, or a residual unit, whose `body.0`, `body.1`, ... are the same again; `fc1` ends it. In evaluation a
+batch norm is a scale and a shift for each channel, so it disappears into the convolution before it.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, deserialize
+
+from sphereface.contract import METADATA_KEY, Architecture, Card, read_card
+from sphereface.data.writing import whole_file
+from sphereface.errors import ModelFileError
+from sphereface.faces.warp import CROPS
+from sphereface.graphs import initializer, onnx_file, operation
+
+VERSION = 1  # of what is written here: a cached file of another version is not used
+EPSILON = 1e-5  # torch's, in a batch norm
+TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
+
+Floats = NDArray[np.float32]
+
+
+def as_onnx(path: str | Path) -> bytes:
+    """A `.safetensors` model as ONNX: from the cache, or written now and kept there."""
+    path = Path(path)
+    card = read_card(path)
+    content = path.read_bytes()
+    kept = cache_folder() / f"{hashlib.sha256(content).hexdigest()}-{VERSION}.onnx"
+    if kept.is_file():
+        return kept.read_bytes()
+    model = convert(content, card, source=str(path))
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(kept) as file:
+            file.write(model)
+    except OSError:  # a disk that is full or not ours to write on: the next start converts again, and that is all
+        return model
+    return model
+
+
+def cache_folder() -> Path:
+    """Where converted models are kept: $SPHEREFACE_CACHE, or `sphereface` in the user's own cache folder."""
+    own = os.environ.get("SPHEREFACE_CACHE")
+    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sphereface"
+
+
+def convert(content: bytes, card: Card, *, source: str) -> bytes:
+    """The bytes of a `.safetensors` model as those of an ONNX file with the same card; `source` names it in errors."""
+    if card.architecture is None:
+        raise ModelFileError(f"{source}: its card names no architecture; save it with sphereface.models.save_model")
+    crop = CROPS["112x96"]
+    writer = _Writer(_tensors(content, source), source)
+    writer.network(card.architecture)
+    return onnx_file(
+        card.architecture.name,
+        writer.parts,
+        source=("faces", ("N", 3, crop.height, crop.width)),
+        target=("features", ("N", card.architecture.features)),
+        about={METADATA_KEY: card.model_dump_json()},
+    )
+
+
+def _tensors(content: bytes, source: str) -> dict[str, Floats]:
+    try:
+        listed = deserialize(content)  # type: ignore[no-untyped-call]
+    except SafetensorError as error:
+        raise ModelFileError(f"{source}: not a whole .safetensors file ({error}); copy or download it again") from error
+    tensors = {}
+    for name, tensor in listed:
+        if name.endswith("num_batches_tracked"):
+            continue  # training's
+        if tensor["dtype"] == "BF16":  # the upper half of a float32
+            values = (np.frombuffer(tensor["data"], "<u2").astype(np.uint32) << 16).view(np.float32)
+        elif tensor["dtype"] in TYPES:
+            values = np.frombuffer(tensor["data"], TYPES[tensor["dtype"]]).astype(np.float32)
+        else:
+            raise ModelFileError(f"{source}: tensor {name!r} is of {tensor['dtype']}; wanted floating-point numbers")
+        tensors[name] = values.reshape(tensor["shape"])
+    return tensors
+
+
+class _Writer:
+    """Layers become the parts of a graph; every tensor must find its place."""
+
+    def __init__(self, tensors: dict[str, Floats], source: str) -> None:
+        self.tensors, self.source = tensors, source
+        self.parts: list[bytes] = []
+        self.channels, self.openings = 3, 0
+
+    def network(self, architecture: Architecture) -> None:
+        """faces -> stages -> fc1 -> features."""
+        if (architecture.norm == "batch") != any(name.endswith("running_mean") for name in self.tensors):
+            raise self.stray(f"norm {architecture.norm!r}")
+        x = self.chain("faces", "stages", stride=2)
+        crop = CROPS["112x96"]
+        flat = self.channels * (crop.height >> self.openings) * (crop.width >> self.openings)
+        weight = self.take("fc1.weight", (architecture.features, flat))
+        bias = self.take("fc1.bias", (architecture.features,))
+        if self.tensors:
+            raise self.stray(f"tensor {min(self.tensors)!r}")
+        end = "fc1" if architecture.last_relu else "features"
+        self.parts += [
+            initializer("fc1.weight", weight),
+            initializer("fc1.bias", bias),
+            operation("Flatten", [x], "flat"),
+            operation("Gemm", ["flat", "fc1.weight", "fc1.bias"], end, transB=1),
+        ]
+        if architecture.last_relu:
+            self.parts.append(operation("Relu", ["fc1"], "features"))
+
+    def chain(self, x: str, prefix: str, *, stride: int) -> str:
+        """The layers of a sequence one after another, from x to the name that is returned."""
+        place = 0
+        while True:
+            here, after = f"{prefix}.{place}", f"{prefix}.{place + 1}"
+            if f"{here}.body.0.weight" in self.tensors:
+                body = self.chain(x, f"{here}.body", stride=1)
+                self.parts.append(operation("Add", [x, body], here))
+                x, place = here, place + 1
+            elif f"{here}.weight" in self.tensors:
+                normed = f"{after}.running_mean" in self.tensors
+                slope = f"{prefix}.{place + 2}" if normed else after
+                self.convolution(x, here, norm=after if normed else None, stride=stride)
+                self.prelu(here, slope)
+                x, place = slope, place + 2 + normed
+            else:
+                return x
+
+    def convolution(self, x: str, name: str, *, norm: str | None, stride: int) -> None:
+        """A 3x3 convolution, and in it the batch norm that follows: (wx + b - mean) / deviation * gain + shift."""
+        width = len(self.tensors[f"{name}.weight"])
+        weight = self.take(f"{name}.weight", (width, self.channels, 3, 3)).astype(np.float64)
+        bias = np.zeros(width)
+        if f"{name}.bias" in self.tensors:
+            bias += self.take(f"{name}.bias", (width,))
+        if norm is not None:
+            gain, shift, mean, variance = (
+                self.take(f"{norm}.{part}", (width,)).astype(np.float64)
+                for part in ("weight", "bias", "running_mean", "running_var")
+            )
+            scale = gain / np.sqrt(variance + EPSILON)
+            weight, bias = weight * scale[:, None, None, None], (bias - mean) * scale + shift
+        self.parts += [
+            initializer(f"{name}.weight", weight.astype(np.float32)),
+            initializer(f"{name}.bias", bias.astype(np.float32)),
+            operation("Conv", [x, f"{name}.weight", f"{name}.bias"], name, strides=(stride, stride), pads=(1, 1, 1, 1)),
+        ]
+        self.channels = width
+        self.openings += stride == 2
+
+    def prelu(self, x: str, name: str) -> None:
+        """PReLU with one slope a channel."""
+        slopes = self.take(f"{name}.weight", (self.channels,)).reshape(-1, 1, 1)
+        self.parts += [initializer(f"{name}.weight", slopes), operation("PRelu", [x, f"{name}.weight"], name)]
+
+    def take(self, name: str, shape: tuple[int, ...]) -> Floats:
+        """A tensor that is needed now and never again."""
+        tensor = self.tensors.pop(name, None)
+        if tensor is None or tensor.shape != shape:
+            found = None if tensor is None else tensor.shape
+            raise self.stray(f"tensor {name!r} of shape {found} where {shape} belongs")
+        return tensor
+
+    def stray(self, what: str) -> ModelFileError:
+        """The error for what has no place in the network."""
+        return ModelFileError(f"{self.source}: {what}: weights and card do not belong together; save it again")
