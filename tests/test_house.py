@@ -16,7 +16,7 @@ SOURCE = Path(sphereface.__file__).parent
 ROOMS = [
     "errors", "contract", "graphs", "zoo", "metrics", "reports", "faces", "data", "engines", "embed", "evaluation",
     "audit", "gallery", "recognize",
-    "geometry", "parallel", "losses", "models", "loading", "training", "export", "experiments", "bench",
+    "geometry", "parallel", "losses", "models", "loading", "training", "export", "experiments", "bench", "doctor",
     "web", "cli", "__main__",
 ]  # fmt: skip
 BELOW_THE_TORCH_LINE = ROOMS[ROOMS.index("geometry") : ROOMS.index("web")]

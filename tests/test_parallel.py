@@ -1,7 +1,9 @@
 """The collectives among real processes, and their absence in one."""
 
+import multiprocessing
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -169,6 +171,18 @@ def fails_in_the_second():
 def test_a_launch_ends_with_its_first_failure_and_tells_it():
     with pytest.raises(RuntimeError, match=r"process 1 failed(.|\n)*disk full"):
         parallel.launch(fails_in_the_second, 2)
+
+
+def waits_for_ever():
+    time.sleep(600)
+
+
+def test_a_launch_that_has_no_answer_in_time_is_ended():
+    start = time.monotonic()
+    with pytest.raises(RuntimeError, match=r"2 of 2 processes have no answer after 0\.5 s"):
+        parallel.launch(waits_for_ever, 2, patience=0.5)
+    assert time.monotonic() - start < 300  # they were not waited for
+    assert not multiprocessing.active_children()
 
 
 JOINED = """

@@ -212,10 +212,13 @@ def count_bytes() -> Iterator[Counter[str]]:
         _counters.pop()
 
 
-def launch(work: Callable[..., Any], count: int, *arguments: Any) -> list[Any]:
+def launch(
+    work: Callable[..., Any], count: int, *arguments: Any, device: str = "cpu", patience: float | None = None
+) -> list[Any]:
     """Run `work(*arguments)` in fresh processes of this machine that know each other; what each returns, as JSON.
 
-    For tests and measurements on a CPU; a training run is started by `torchrun`. `work` must be importable by name.
+    For tests and measurements; a training run is started by `torchrun`. `work` must be importable by name. The
+    processes talk as those of `begin(device)` do. If none has an answer for `patience` seconds, all are ended.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -224,7 +227,7 @@ def launch(work: Callable[..., Any], count: int, *arguments: Any) -> list[Any]:
     processes, receivers = [], []
     for place in range(count):
         receiver, sender = context.Pipe(duplex=False)
-        process = context.Process(target=_take_part, args=(sender, place, count, store.port, work, arguments))
+        process = context.Process(target=_take_part, args=(sender, place, count, store.port, device, work, arguments))
         process.start()
         sender.close()
         processes.append(process)
@@ -232,7 +235,8 @@ def launch(work: Callable[..., Any], count: int, *arguments: Any) -> list[Any]:
     answers: dict[int, Any] = {}
     try:
         while len(answers) < count:
-            wait([receiver for place, receiver in enumerate(receivers) if place not in answers])
+            if not wait([receiver for place, receiver in enumerate(receivers) if place not in answers], patience):
+                raise RuntimeError(f"{count - len(answers)} of {count} processes have no answer after {patience:g} s")
             for place, receiver in enumerate(receivers):
                 if place not in answers and receiver.poll():
                     answers[place] = _answer(receiver, place)
@@ -255,13 +259,19 @@ def _answer(receiver: Connection, place: int) -> Any:
 
 
 def _take_part(
-    sender: Connection, place: int, count: int, port: int, work: Callable[..., Any], arguments: tuple[Any, ...]
+    sender: Connection,
+    place: int,
+    count: int,
+    port: int,
+    device: str,
+    work: Callable[..., Any],
+    arguments: tuple[Any, ...],
 ) -> None:
     """What `torchrun` would set, then the work."""
     os.environ |= {"RANK": str(place), "LOCAL_RANK": str(place), "WORLD_SIZE": str(count)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
     try:
-        begin()
+        begin(device)
         answer = {"result": work(*arguments)}
         end()
     except BaseException:  # noqa: BLE001 whatever it is, the parent tells
