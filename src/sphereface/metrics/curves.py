@@ -16,6 +16,21 @@ class Roc(NamedTuple):
     tar: Floats
     thresholds: Floats  # the first is inf: nobody is accepted
 
+    def auc(self) -> float:
+        """The area below: the chance that a same pair scores above a different one, ties counting half."""
+        return float(np.trapezoid(self.tar, self.far))
+
+    def eer(self) -> float:
+        """Where as large a share of different pairs is accepted as of same pairs refused; straight between points."""
+        excess = self.far - (1 - self.tar)  # from -1 to 1, never falling
+        after = int(np.argmax(excess >= 0))
+        share = -excess[after - 1] / (excess[after] - excess[after - 1])
+        return float(self.far[after - 1] + share * (self.far[after] - self.far[after - 1]))
+
+    def tar_at_far(self, far: float) -> float:
+        """The share of same pairs accepted when at most `far` of the different pairs are; nothing is interpolated."""
+        return float(self.tar[_last_within(self.far, far)])
+
 
 def roc(same: ArrayLike, scores: ArrayLike, *, weights: ArrayLike | None = None) -> Roc:
     """False and true accept rates at every distinct score, and at infinity; tied scores are accepted together."""
@@ -34,8 +49,12 @@ def roc(same: ArrayLike, scores: ArrayLike, *, weights: ArrayLike | None = None)
 
 def auc(same: ArrayLike, scores: ArrayLike, *, weights: ArrayLike | None = None) -> float:
     """The chance that a same pair scores above a different one, ties counting half."""
-    curve = roc(same, scores, weights=weights)
-    return float(np.trapezoid(curve.tar, curve.far))
+    return roc(same, scores, weights=weights).auc()
+
+
+def eer(same: ArrayLike, scores: ArrayLike, *, weights: ArrayLike | None = None) -> float:
+    """The equal error rate: the false accept rate where it equals the false reject rate, interpolated on the ROC."""
+    return roc(same, scores, weights=weights).eer()
 
 
 def threshold_at_far(same: ArrayLike, scores: ArrayLike, *, far: float, weights: ArrayLike | None = None) -> float:
@@ -46,8 +65,7 @@ def threshold_at_far(same: ArrayLike, scores: ArrayLike, *, far: float, weights:
 
 def tar_at_far(same: ArrayLike, scores: ArrayLike, *, far: float, weights: ArrayLike | None = None) -> float:
     """The share of same pairs accepted when at most `far` of the different pairs are; nothing is interpolated."""
-    curve = roc(same, scores, weights=weights)
-    return float(curve.tar[_last_within(curve.far, far)])
+    return roc(same, scores, weights=weights).tar_at_far(far)
 
 
 def best_threshold(same: ArrayLike, scores: ArrayLike, *, steps: int = 10_000) -> float:

@@ -1,0 +1,71 @@
+"""Rates with their 95 % intervals: from a bootstrap over people where they are known, else Wilson's."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sphereface.metrics.bootstrap import PeopleBootstrap, pair_weights
+from sphereface.metrics.intervals import Interval, wilson
+
+FARS = (1e-1, 1e-2, 1e-3, 1e-4)  # at which true accept rates are reported
+ROUNDS = 1000
+
+Floats = NDArray[np.float64]
+
+
+class Rate(NamedTuple):
+    """A number between 0 and 1, and its 95 % interval where one can be given."""
+
+    value: float
+    interval: Interval | None = None
+
+    def as_dict(self) -> dict[str, float | list[float] | None]:
+        """For JSON."""
+        return {"value": self.value, "interval": None if self.interval is None else list(self.interval)}
+
+    def percent(self) -> str:
+        """For a table: `98.20 [97.90, 98.51]`."""
+        shown = f"{100 * self.value:.2f}"
+        return (
+            shown
+            if self.interval is None
+            else f"{shown} [{100 * self.interval.low:.2f}, {100 * self.interval.high:.2f}]"
+        )
+
+
+def is_supported(far: float, different: int) -> bool:
+    """Whether so many different pairs can show a false accept rate: one of them at least must be allowed to pass."""
+    return far * different * (1 + 1e-12) >= 1
+
+
+def wilson_rate(share: float, trials: float) -> Rate:
+    """A share of trials that are independent of each other, with Wilson's interval."""
+    return Rate(share, wilson(min(share, 1.0) * trials, trials))
+
+
+def rates_over_people(
+    measure: Callable[[Floats], Floats], left: ArrayLike, right: ArrayLike, *, rounds: int = ROUNDS, seed: int = 0
+) -> list[Rate]:
+    """Several rates with intervals from one bootstrap over the people of some pairs; left and right name them, (N,).
+
+    `measure` maps how often each pair counts, (N,), to the rates; nan where pairs of one kind are all left out, and
+    such a draw is passed over. Without half of the draws there is no interval. A rate of exactly 0 or 1 is so in every
+    draw, which says nothing: it gets Wilson's interval with as many trials as there are people.
+    """
+    names, place = np.unique(np.concatenate([np.asarray(left), np.asarray(right)]), return_inverse=True)
+    a, b = place.reshape(2, -1)
+    values = measure(np.ones(len(a))).tolist()
+    if len(names) < 2:
+        return [Rate(value) for value in values]
+    drawn = PeopleBootstrap(len(names), rounds=rounds, seed=seed)
+    draws = np.array([measure(pair_weights(each, a, b)) for each in drawn])
+    draws = draws[np.isfinite(draws).all(1)]
+    if 2 * len(draws) < rounds:
+        return [Rate(value) for value in values]
+    low, high = np.percentile(draws, [2.5, 97.5], axis=0).tolist()
+    return [
+        Rate(value, Interval(*ends)) if 0 < value < 1 else wilson_rate(value, len(names))
+        for value, *ends in zip(values, low, high, strict=True)
+    ]
