@@ -1,5 +1,6 @@
 """Any ONNX embedder with a card: the contract decides what enters the network."""
 
+import hashlib
 import json
 
 import numpy as np
@@ -7,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from sphereface.contract import METADATA_KEY, Card, Preprocessing
+from sphereface.contract import METADATA_KEY, Card, Preprocessing, Threshold
 from sphereface.embed.embedder import Embedder
 from sphereface.engines.onnxruntime import OnnxNetwork
 from sphereface.errors import ContractMismatch, ModelFileError
@@ -109,3 +110,33 @@ def test_sface_is_known_by_its_bytes_and_tells_mirrored_faces_apart():
     assert embedder.card.name == "sface-2021dec"
     faces = np.random.default_rng(0).integers(0, 256, (2, 112, 112, 3), dtype=np.uint8)
     assert embedder.embed(faces).shape == (2, 128)
+
+
+def test_another_rule_leaves_the_thresholds_behind(tmp_path, faces):
+    card = Card(thresholds=(Threshold(score=0.3, far=1e-3, measured_on="lfw"),))
+    path = save(tmp_path / "m.onnx", card=card)
+    both, image, summed = (Embedder.load(path, rule=rule) for rule in ("concatenate", "image", "sum"))
+    assert (both.card, both.dimension, image.dimension, summed.dimension) == (card, 672, 336, 336)
+    assert image.card == Card(feature_rule="image")
+    np.testing.assert_allclose(summed.embed(faces), 2 * image.embed(faces), rtol=1e-5)
+    with pytest.raises(ValueError, match="choose one of concatenate, sum, image"):
+        both.with_rule("mean")
+
+
+def test_no_faces_have_no_features_of_the_right_length(tmp_path):
+    embedder = Embedder.load(save(tmp_path / "m.onnx", card=Card()))
+    assert embedder.embed(np.zeros((0, 112, 96, 3), np.uint8)).shape == (0, 672)
+
+
+def test_a_card_that_speaks_of_other_faces_than_the_network_takes_is_refused(tmp_path):
+    path = save(tmp_path / "m.onnx", card=Card(preprocessing=Preprocessing(crop="112x112")))
+    with pytest.raises(ContractMismatch, match=r"112 pixels high and 96 wide, but its card's crop 112x112"):
+        Embedder.load(path)
+    with pytest.raises(ModelFileError, match="crop 'face'; this version knows 112x96"):
+        Embedder.load(save(path, card=Card(preprocessing=Preprocessing(crop="face"))))
+
+
+def test_the_record_says_which_file_and_what_ran_it(tmp_path):
+    path = save(tmp_path / "m.onnx", card=Card())
+    embedder = Embedder.load(path).with_rule("image")
+    assert (embedder.model, embedder.engine) == (hashlib.sha256(path.read_bytes()).hexdigest(), "onnxruntime")

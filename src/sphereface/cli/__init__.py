@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import typer
 
 from sphereface import __version__
-from sphereface.cli import bench, data, demo, doctor, reproduce, train
+from sphereface.cli import bench, data, demo, doctor, embed, reproduce, train
 from sphereface.errors import JobFailed
 
 EXTRAS = {"torch": "train", "matplotlib": "plot"}  # what to install for a module that is missing
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 app.command()(demo.demo)
 app.command()(train.train)
+app.command()(embed.embed)
 app.command()(doctor.doctor)
 app.add_typer(data.app, name="data")
 app.add_typer(reproduce.app, name="reproduce")

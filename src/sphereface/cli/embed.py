@@ -1,0 +1,86 @@
+"""sphereface embed: faces to features on disk."""
+
+import json
+import os
+import time
+from enum import StrEnum
+from pathlib import Path
+
+import typer
+
+
+class RuleName(StrEnum):
+    """What a feature is made of."""
+
+    concatenate = "concatenate"
+    sum = "sum"
+    image = "image"
+
+
+class EngineName(StrEnum):
+    """What runs the network."""
+
+    auto = "auto"
+    onnxruntime = "onnxruntime"
+    torch = "torch"
+
+
+class OnUnreadable(StrEnum):
+    """What to do with images that cannot be read."""
+
+    fail = "fail"
+    skip = "skip"
+
+
+def embed(
+    data: Path = typer.Argument(help="Aligned faces, in any format that `data convert` reads."),
+    out: Path = typer.Argument(help="Folder of features: new, empty, or an unfinished run of the same command."),
+    model: Path = typer.Option(..., help="A .safetensors of ours, or any .onnx with a card."),
+    rule: RuleName | None = typer.Option(
+        None, help="Image and mirror image concatenated (the paper) or summed, or the image alone; else the card's."
+    ),
+    shard: str = typer.Option("1/1", help="Only part i of n, such as 2/8: for n machines. All go to OUT."),
+    batch: int = typer.Option(16, min=1, help="Faces that go through the network together."),
+    engine: EngineName = typer.Option(EngineName.auto, help="auto: onnxruntime, or torch for another --device."),
+    device: str = typer.Option("cpu", help="cpu, cuda, cuda:1."),
+    threads: int | None = typer.Option(None, min=1, help="Of the network; else one a core."),
+    workers: int = typer.Option(
+        min(4, os.cpu_count() or 1), min=0, help="Threads that read ahead; features do not depend on it."
+    ),
+    on_unreadable: OnUnreadable = typer.Option(
+        OnUnreadable.fail, help="Images that cannot be read: skip lists them in the manifest."
+    ),
+    root: Path | None = typer.Option(None, help="Where the paths of a list begin."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+) -> None:
+    """Embed a set of faces; run it again after an interruption, and it goes on.
+
+    Example: sphereface embed lfw-112x96 lfw-features --model model.safetensors
+    """
+    from sphereface.cli.progress import bars
+    from sphereface.embed.embedder import Embedder
+    from sphereface.embed.run import embed_set
+    from sphereface.embed.store import Shard
+
+    part = Shard.parse(shard)
+    embedder = Embedder.load(
+        model, engine.value, threads=threads, device=device, rule=rule.value if rule is not None else None
+    )
+    start = time.perf_counter()
+    with bars() as begin:
+        folder, made = embed_set(
+            data, out, embedder, root=root, shard=part, batch=batch, workers=workers,
+            on_unreadable=on_unreadable.value, say=lambda note: typer.echo(note, err=True),
+            progress=begin.growing("embedding faces"),
+        )  # fmt: skip
+    if as_json:
+        result = {"folder": str(folder), "faces": made.count, "dimension": made.dimension, "shard": str(made.shard)}
+        result |= {"rule": made.card.feature_rule, "engine": made.engine, "model": made.model, "data": made.data}
+        result |= {"unreadable": made.unreadable, "seconds": round(time.perf_counter() - start, 1)}
+        typer.echo(json.dumps(result))
+        return
+    left_out = f"; {len(made.unreadable):,} images left out, listed in its manifest" if made.unreadable else ""
+    named = f"shard {made.shard}, " if made.shard.of > 1 else ""
+    typer.echo(
+        f"{made.count:,} features of {made.dimension:,} numbers ({named}{made.card.feature_rule}) in {folder}{left_out}"
+    )

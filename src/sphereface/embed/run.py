@@ -1,0 +1,391 @@
+"""A whole set becomes features on disk: restartable, in shards, and nothing left out in silence.
+
+The batches are cut from the whole set by position. So neither a restart, nor the number of workers or of shards, puts
+other faces into a batch, and the features come out the same to the last bit. A chunk of batches is written, flushed to
+the disk, and then noted in the journal; a run that was killed goes on after the last noted chunk.
+"""
+
+import errno
+import hashlib
+import io
+import json
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from sphereface import __version__
+from sphereface.contract import Record
+from sphereface.data.formats import open_set
+from sphereface.data.manifest import require_faces
+from sphereface.data.people import FaceSet
+from sphereface.data.writing import flush, whole_file
+from sphereface.embed import store
+from sphereface.embed.embedder import BATCH, Embedder
+from sphereface.embed.store import FeatureManifest, Shard
+from sphereface.errors import ContractMismatch, DataFormatError, JobFailed, SphereFaceError, UnreadableImage
+from sphereface.faces.images import decode
+from sphereface.faces.warp import CROPS, as_crop
+
+CHUNK = 16  # batches between two notes in the journal
+AHEAD = 4  # batches that each worker may be ahead of the network
+LOOKS = 8  # chunks of earlier work whose images are compared with what they were
+PART = f"{store.FEATURES}.part"
+
+OnUnreadable = Literal["fail", "skip"]
+
+
+class Embedded(NamedTuple):
+    """Where features went, and what they are."""
+
+    folder: Path
+    manifest: FeatureManifest
+
+
+def embed_set(
+    data: str | Path,
+    out: str | Path,
+    embedder: Embedder,
+    *,
+    root: str | Path | None = None,
+    shard: Shard = Shard(),  # noqa: B008 - a frozen record
+    batch: int = BATCH,
+    workers: int = 2,
+    on_unreadable: OnUnreadable = "fail",
+    say: Callable[[str], None] = lambda _: None,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> Embedded:
+    """Embed the faces of a set, in any format, into a folder that `open_features` opens; goes on where it was ended.
+
+    A shard goes to a folder of its own within `out`, so that all of them have one home. `workers` threads read and
+    decode ahead of the network. `say` hears notes, `progress` how many images of how many are done.
+    """
+    data, out = Path(data), Path(out)
+    if batch < 1 or workers < 0:
+        raise ValueError(f"batch is {batch}, workers is {workers}; wanted at least 1, and at least 0")
+    if on_unreadable not in ("fail", "skip"):
+        raise ValueError(f"on_unreadable is {on_unreadable!r}; choose 'fail' or 'skip'")
+    faces = open_set(data, root=root)
+    note = require_faces(data, faces, embedder.card.preprocessing.alignment)
+    if note:
+        say(note)
+    work = _Work(data, faces, out, embedder, shard, batch)
+    with work.journal() as journal:
+        if on_unreadable == "fail" and journal.unreadable:
+            raise UnreadableImage(
+                f"{work.folder}: {len(journal.unreadable):,} images were left out so far, such as "
+                f"{faces.paths[next(iter(journal.unreadable))]}; go on with --on-unreadable skip, or take a new folder"
+            )
+        if (work.folder / store.MANIFEST).is_file():
+            say(f"{work.folder} is finished already")
+            return Embedded(work.folder, store.read_manifest(work.folder))
+        work.run(journal, workers, on_unreadable, progress)
+        return Embedded(work.folder, work.finish(journal))
+
+
+def fingerprint(faces: FaceSet) -> str:
+    """SHA-256 over paths, people and labels: another set, or another order, shows; the pixels are not read."""
+    digest = hashlib.sha256(np.asarray(faces.labels, "<i8").tobytes())
+    for names in (faces.paths, faces.people):
+        digest.update(hashlib.sha256(store.lines(names)).digest())
+    return digest.hexdigest()
+
+
+class Noted(Record):
+    """What the journal says of a chunk."""
+
+    rows: int
+    seen: str  # SHA-256 over the hashes of its readable images
+    unreadable: dict[int, str] = Field(default_factory=dict)  # by position
+
+
+class _Batch(NamedTuple):
+    """Some images that were read."""
+
+    positions: list[int]  # of those that could be
+    faces: NDArray[np.uint8]
+    hashes: list[bytes]
+    unreadable: dict[int, str]
+
+
+class _Journal:
+    """The journal of a folder, held by one process: its first line names the job, each other one a chunk."""
+
+    def __init__(self, file: BinaryIO, job: dict[str, str | int], folder: Path) -> None:
+        self._file = file
+        whole, _, _ = file.read().rpartition(b"\n")  # what a killed run wrote of a line is dropped
+        first, *others = whole.split(b"\n")
+        self.chunks: list[Noted] = []
+        if not first:
+            file.seek(0)
+            file.truncate()
+            self._write(json.dumps(job))
+            return
+        try:
+            known = json.loads(first)
+            self.chunks = [Noted.model_validate_json(line) for line in others]
+        except ValueError as error:
+            raise DataFormatError(f"{folder / store.JOURNAL}: changed or damaged; remove {folder}") from error
+        _require_same(known, job, folder)
+        file.seek(len(whole) + 1)
+        file.truncate()
+
+    def note(self, chunk: Noted) -> None:
+        """Write a chunk down; it is on the disk when this returns."""
+        self._write(chunk.model_dump_json())
+        self.chunks.append(chunk)
+
+    @property
+    def rows(self) -> int:
+        """How many are written."""
+        return sum(chunk.rows for chunk in self.chunks)
+
+    @property
+    def unreadable(self) -> dict[int, str]:
+        """The images without rows, by position."""
+        return {position: why for chunk in self.chunks for position, why in chunk.unreadable.items()}
+
+    def _write(self, line: str) -> None:
+        self._file.write(line.encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+class _Work:
+    """One shard of a set on its way to a folder."""
+
+    def __init__(self, data: Path, faces: FaceSet, out: Path, embedder: Embedder, shard: Shard, batch: int) -> None:
+        self.data, self.faces, self.embedder, self.shard, self.batch = data, faces, embedder, shard, batch
+        self.folder = out if shard.of == 1 else out / f"shard-{shard.number}-of-{shard.of}"
+        if shard.of > 1 and (out / store.JOURNAL).is_file():
+            raise ValueError(f"{out} holds features that are not sharded; choose another folder for shards")
+        self.positions = shard.positions(len(faces.paths), batch)
+        self.fingerprint = fingerprint(faces)
+
+    @property
+    def job(self) -> dict[str, str | int]:
+        """What determines the features; a run can be taken up again by an equal job only."""
+        card = self.embedder.card
+        return {
+            "format": 1, "model": self.embedder.model, "card": store.card_hash(card), "rule": card.feature_rule,
+            "engine": self.embedder.engine, "data": self.fingerprint, "shard": str(self.shard), "batch": self.batch,
+        }  # fmt: skip
+
+    @contextmanager
+    def journal(self) -> Iterator[_Journal]:
+        """The folder's journal, once it is sure that the folder is this job's and nobody else works on it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not (self.folder / store.JOURNAL).exists():
+            for other in self.folder.iterdir():
+                raise ValueError(f"{self.folder} holds something else ({other.name}); choose a new or empty folder")
+        with os.fdopen(os.open(self.folder / store.JOURNAL, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:
+            _lock(file, self.folder)
+            journal = _Journal(file, self.job, self.folder)
+            self._look_back(journal)
+            yield journal
+
+    def run(
+        self,
+        journal: _Journal,
+        workers: int,
+        on_unreadable: OnUnreadable,
+        progress: Callable[[int, int], None],
+    ) -> None:
+        """Embed what is not noted yet."""
+        size = self.batch * CHUNK
+        done = min(len(journal.chunks) * size, len(self.positions))
+        progress(done, len(self.positions))
+        if done == len(self.positions):
+            return
+        starts = range(self.positions.start + done, self.positions.stop, self.batch)
+        parts = (range(start, min(start + self.batch, self.positions.stop)) for start in starts)
+        with self._open_rows(journal) as file, closing(_ahead(self._read, parts, workers)) as batches:
+            while chunk := list(self._embedded(islice(batches, CHUNK), on_unreadable)):
+                for rows, _ in chunk:
+                    file.write(rows.tobytes())
+                file.flush()
+                os.fsync(file.fileno())
+                read = [batch for _, batch in chunk]
+                done += sum(len(batch.positions) + len(batch.unreadable) for batch in read)
+                seen = hashlib.sha256(b"".join(each for batch in read for each in batch.hashes)).hexdigest()
+                unreadable = {position: why for batch in read for position, why in batch.unreadable.items()}
+                journal.note(Noted(rows=sum(len(rows) for rows, _ in chunk), seen=seen, unreadable=unreadable))
+                progress(done, len(self.positions))
+
+    def finish(self, journal: _Journal) -> FeatureManifest:
+        """Complete the file of features, write the index, and at last the manifest."""
+        lost = journal.unreadable
+        kept = [position for position in self.positions if position not in lost]
+        paths, people = store.lines([self.faces.paths[place] for place in kept]), store.lines(self.faces.people)
+        labels = _npy(np.asarray(self.faces.labels, np.int64)[kept])
+        for name, content in ((store.PATHS, paths), (store.PEOPLE, people), (store.LABELS, labels)):
+            with whole_file(self.folder / name) as file:
+                file.write(content)
+        card, dimension = self.embedder.card, self.embedder.dimension
+        self._complete_rows(journal.rows, dimension)
+        manifest = FeatureManifest(
+            made_by=f"sphereface {__version__} embed", card=card, card_hash=store.card_hash(card),
+            model=self.embedder.model, engine=self.embedder.engine, source=str(self.data.resolve()),
+            data=self.fingerprint, total=len(self.faces.paths), shard=self.shard, batch=self.batch, count=len(kept),
+            dimension=dimension, index=store.index_hash(paths, people, labels),
+            unreadable={self.faces.paths[position]: why for position, why in lost.items()},
+        )  # fmt: skip
+        with whole_file(self.folder / store.MANIFEST) as file:
+            file.write(manifest.model_dump_json(indent=2).encode() + b"\n")
+        return manifest
+
+    def _embedded(
+        self, batches: Iterator[_Batch], on_unreadable: OnUnreadable
+    ) -> Iterator[tuple[NDArray[np.float32], _Batch]]:
+        for batch in batches:
+            if batch.unreadable and on_unreadable == "fail":
+                raise self._refusal(batch.unreadable)
+            rows = np.zeros((0, self.embedder.dimension), np.float32)
+            if batch.positions:
+                rows = np.ascontiguousarray(self.embedder.embed_batch(batch.faces), "<f4")
+            wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+            if len(wrong):
+                raise JobFailed(
+                    f"the feature of {self.faces.paths[batch.positions[wrong[0]]]} is not finite: "
+                    "the model is broken, or its card has a wrong mean or scale"
+                )
+            yield rows, batch
+
+    def _read(self, positions: range) -> _Batch:
+        crop = CROPS[self.embedder.card.preprocessing.crop]
+        found, faces, hashes, unreadable = [], [], [], {}
+        for position in positions:
+            path = self.faces.paths[position]
+            try:
+                content = self.faces.read(position)
+                face = as_crop(decode(content, source=path), self.embedder.card.preprocessing.crop, source=path)
+            except ContractMismatch:
+                raise  # where one image is not aligned, few are
+            except (SphereFaceError, OSError) as error:
+                unreadable[position] = str(error).split(f"{path}: ", 1)[-1]
+                continue
+            found.append(position)
+            faces.append(face)
+            hashes.append(hashlib.sha256(content).digest())
+        pixels = np.stack(faces) if faces else np.zeros((0, crop.height, crop.width, 3), np.uint8)
+        return _Batch(found, pixels, hashes, unreadable)
+
+    def _look_back(self, journal: _Journal) -> None:
+        """Compare some images of earlier work with what they were: the same names may hold other faces by now."""
+        size = self.batch * CHUNK
+        for number in np.unique(np.linspace(0, len(journal.chunks) - 1, LOOKS).astype(int)) if journal.chunks else ():
+            noted = journal.chunks[number]
+            begin = self.positions.start + int(number) * size
+            positions = [
+                position
+                for position in range(begin, min(begin + size, self.positions.stop))
+                if position not in noted.unreadable
+            ]
+            try:
+                hashes = [hashlib.sha256(self.faces.read(position)).digest() for position in positions]
+            except (SphereFaceError, OSError):
+                hashes = []
+            if hashlib.sha256(b"".join(hashes)).hexdigest() != noted.seen:
+                raise ValueError(
+                    f"{self.folder} holds features of other images: of the {size:,} from "
+                    f"{self.faces.paths[begin]} on some have changed since; choose a new folder, or remove this one"
+                )
+
+    @contextmanager
+    def _open_rows(self, journal: _Journal) -> Iterator[BinaryIO]:
+        """The file of features, at the place of the first row that is not noted, with room for all of them."""
+        path, dimension = self.folder / PART, self.embedder.dimension
+        begin = len(store.header(0, dimension)) + 4 * dimension * journal.rows
+        if begin > (path.stat().st_size if path.is_file() else 0) and journal.chunks:
+            raise DataFormatError(f"{path}: {journal.rows:,} rows were in it, and are no more; remove {self.folder}")
+        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:
+            _reserve(file, len(store.header(0, dimension)) + 4 * dimension * len(self.positions))
+            file.seek(begin)
+            yield file
+
+    def _complete_rows(self, count: int, dimension: int) -> None:
+        part = self.folder / PART
+        if not part.is_file() and (self.folder / store.FEATURES).is_file():
+            return  # the run before was ended right after this step
+        with os.fdopen(os.open(part, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:
+            file.write(store.header(count, dimension))
+            file.truncate(len(store.header(count, dimension)) + 4 * count * dimension)
+        flush(part)
+        part.replace(self.folder / store.FEATURES)
+        flush(self.folder)
+
+    def _refusal(self, unreadable: dict[int, str]) -> UnreadableImage:
+        position, why = next(iter(unreadable.items()))
+        return UnreadableImage(
+            f"{self.faces.paths[position]}: {why}; mend it, or leave out such images with --on-unreadable skip: "
+            "either way it goes on from here"
+        )
+
+
+def _ahead(read: Callable[[range], _Batch], parts: Iterator[range], workers: int) -> Generator[_Batch, None, None]:
+    """Batches in order, read by some threads a few ahead of whoever takes them."""
+    if not workers:
+        yield from map(read, parts)
+        return
+    pool = ThreadPoolExecutor(workers)  # decoding happens outside Python's lock
+    waiting: deque[Future[_Batch]] = deque()
+    try:
+        for part in parts:
+            waiting.append(pool.submit(read, part))
+            if len(waiting) > workers * AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _require_same(found: object, job: dict[str, str | int], folder: Path) -> None:
+    known = found if isinstance(found, dict) else {}
+    different = [what for what, value in job.items() if known.get(what) != value]
+    if different:
+        told = ", ".join(
+            f"{what} {str(known.get(what))[:16]} (now {str(job[what])[:16]})" for what in different if what != "card"
+        )
+        raise ValueError(
+            f"{folder} holds features of another job: {told or 'another card'}; choose a new folder, or remove this one"
+        )
+
+
+def _lock(file: BinaryIO, folder: Path) -> None:
+    if sys.platform != "win32":
+        import fcntl
+
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"{folder}: another process is embedding into it; wait for it, or end it") from None
+
+
+def _reserve(file: BinaryIO, size: int) -> None:
+    """Take the room on the disk at once, so that a disk too small is an error now and not at hour 30."""
+    if size <= os.fstat(file.fileno()).st_size:
+        return
+    if sys.platform == "linux":
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # what a file system says that cannot do it
+                raise
+    file.truncate(size)
+
+
+def _npy(values: NDArray[np.int64]) -> bytes:
+    file = io.BytesIO()
+    np.save(file, values)
+    return file.getvalue()

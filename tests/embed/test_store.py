@@ -1,0 +1,138 @@
+"""Folders of features say what is wrong with them."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sphereface.embed.run import embed_set
+from sphereface.embed.store import JoinedRows, Shard, lines, open_features
+from sphereface.errors import DataFormatError
+from tests.embed.sets import mixing_embedder, write_faces
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    root = tmp_path_factory.mktemp("store")
+    write_faces(root / "set", people=2, photos=4)
+    embed_set(root / "set", root / "whole", mixing_embedder(), batch=2)
+    for number in (1, 2, 3):
+        embed_set(root / "set", root / "shards", mixing_embedder(), batch=2, shard=Shard(number=number, of=3))
+    return root
+
+
+@pytest.fixture
+def whole(made, tmp_path):
+    return shutil.copytree(made / "whole", tmp_path / "whole")
+
+
+@pytest.fixture
+def shards(made, tmp_path):
+    return shutil.copytree(made / "shards", tmp_path / "shards")
+
+
+def cut(path, count):
+    path.write_bytes(path.read_bytes()[:-count])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "named"),
+    [
+        (lambda folder: cut(folder / "features.npy", 1), r"features\.npy: 511 bytes, wanted 512"),
+        (lambda folder: (folder / "features.npy").write_bytes(b"x" * 516), r"516 bytes, wanted 512"),
+        (lambda folder: (folder / "features.npy").write_bytes(b"x" * 512), r"float32 \(8, 12\)"),
+        (lambda folder: (folder / "features.npy").unlink(), r"features\.npy: cannot be read"),
+        (lambda folder: cut(folder / "paths.txt", 3), r"paths\.txt: 7 lines for 8 features"),
+        (lambda folder: (folder / "paths.txt").write_text("a\n" * 8), "was changed or is cut off"),
+        (lambda folder: cut(folder / "labels.npy", 8), "was changed or is cut off"),
+        (lambda folder: (folder / "people.txt").unlink(), r"people\.txt: cannot be read"),
+        (lambda folder: (folder / "manifest.json").write_text("{}"), r"manifest\.json: its made_by"),
+        (lambda folder: cut(folder / "manifest.json", 9), r"manifest\.json: its content: Invalid JSON"),
+        (lambda folder: (folder / "manifest.json").unlink(), "unfinished; run the same"),
+        (lambda folder: shutil.rmtree(folder), "no such folder"),
+        (lambda folder: [path.unlink() for path in folder.iterdir()], "no features here"),
+    ],
+)
+def test_a_spoiled_folder_is_a_clear_error(whole, spoil, named):
+    assert 128 + 8 * 12 * 4 == 512  # header and rows, as the cases count them
+    open_features(whole)
+    spoil(whole)
+    with pytest.raises(DataFormatError, match=named) as caught:
+        open_features(whole)
+    assert "\n" not in str(caught.value)
+
+
+def test_numbers_that_are_not_finite_are_found_when_asked_for(whole):
+    rows = np.lib.format.open_memmap(whole / "features.npy", mode="r+")
+    rows[5, 3] = np.nan
+    rows.flush()
+    assert len(open_features(whole)) == 8
+    with pytest.raises(DataFormatError, match=r"p1/001\.png \(row 5\) is not finite"):
+        open_features(whole, finite=True)
+
+
+def test_missing_and_double_shards_are_named(shards):
+    assert len(open_features(shards)) == 8
+    shutil.copytree(shards / "shard-2-of-3", shards / "copy")
+    with pytest.raises(DataFormatError, match=r"shard 2/3 is there 2 times, in .*copy and .*shard-2-of-3"):
+        open_features(shards)
+    shutil.rmtree(shards / "copy")
+    shutil.rmtree(shards / "shard-2-of-3")
+    with pytest.raises(DataFormatError, match="1 of 3 shards missing: 2/3"):
+        open_features(shards)
+    with pytest.raises(DataFormatError, match="2 of 3 shards missing: 2/3, 3/3"):
+        open_features(shards / "shard-1-of-3")
+    (shards / "shard-1-of-3" / "manifest.json").unlink()
+    with pytest.raises(DataFormatError, match="shard-1-of-3: unfinished"):
+        open_features(shards)
+
+
+def test_shards_of_two_makings_are_not_mixed(shards, whole, made, tmp_path):
+    path = shards / "shard-3-of-3" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model": "c" * 64}))
+    with pytest.raises(DataFormatError, match=r"differ in their model \(aaaa.*cccc.*\)"):
+        open_features(shards)
+    with pytest.raises(DataFormatError, match=r"is shard 1/1, .* is shard 2/3"):
+        open_features([whole, made / "shards" / "shard-2-of-3"])
+    with pytest.raises(ValueError, match="no folder"):
+        open_features([])
+
+
+def test_unknown_images_are_named(whole):
+    features = open_features(whole)
+    assert features.find(["p1/000.png", "p0/003.png"]).tolist() == [4, 3]
+    with pytest.raises(DataFormatError, match=r"such as p7/000\.png \(not in the set"):
+        features.find(["p1/000.png", "p7/000.png"])
+
+
+def test_names_with_line_breaks_are_refused_and_strange_ones_kept():
+    assert lines(["a\r", "\udcff.png"]) == b"a\r\n\xff.png\n"
+    with pytest.raises(DataFormatError, match="line break"):
+        lines(["a", "b\nc"])
+
+
+SIZES = st.lists(st.integers(0, 4), min_size=1, max_size=5)
+
+
+@given(SIZES, st.data())
+def test_joined_rows_answer_as_one_array(sizes, data):
+    whole = np.arange(3 * sum(sizes), dtype=np.float32).reshape(-1, 3)
+    joined = JoinedRows(np.split(whole, np.cumsum(sizes)[:-1]))
+    count = len(whole)
+    assert (len(joined), joined.shape, joined.ndim) == (count, whole.shape, 2)
+    np.testing.assert_array_equal(np.asarray(joined), whole)
+    keys = [
+        data.draw(st.slices(count)),
+        np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), bool),
+    ]
+    if count:
+        keys += [data.draw(st.integers(-count, count - 1))]
+        keys += [data.draw(st.lists(st.integers(-count, count - 1), max_size=9)) or [0]]
+    for key in keys:
+        np.testing.assert_array_equal(joined[key], whole[key])
+    for wrong in (count, -count - 1, [count]):
+        with pytest.raises(IndexError):
+            joined[wrong]
