@@ -73,8 +73,8 @@ def evaluate_lfw(
         lost = sum(not {pair.left, pair.right} <= places.keys() for pair in everything)
         raise DataFormatError(
             f"{root}: {len(absent):,} of {len(names):,} listed images are not there, such as {absent[0]}, which "
-            f"{lost:,} of {len(everything):,} pairs need: align again with misses as centre crops, or leave these "
-            'pairs out with missing="skip"'
+            f"{lost:,} of {len(everything):,} pairs need: align again with --misses centre, or leave these pairs "
+            'out with missing="skip"'
         )
     gathered = gather(embedder, faces, places.values(), skip=missing == "skip", progress=progress)
     return asked.judge(
