@@ -31,6 +31,7 @@ from sphereface.training.checkpoint import (
 )
 from sphereface.training.manifest import CheckpointError, NewerCheckpoint, seal, unseal
 from sphereface.training.pieces import pack_rng
+from tests.training.conftest import small_disk
 
 same_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -624,14 +625,8 @@ def test_a_process_that_cannot_write_stops_all_of_them(tmp_path):
     assert tree(tmp_path) == before
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
 def test_a_full_disk_leaves_the_earlier_checkpoints_and_is_named(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True, text=True)
-    if mounted.returncode:
-        pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")
-    try:
+    with small_disk(tmp_path / "disk", "1m") as disk:
         for step in (1, 2):
             save(disk, step, size=100_000)
         before = tree(disk)
@@ -644,8 +639,6 @@ def test_a_full_disk_leaves_the_earlier_checkpoints_and_is_named(tmp_path):
         prune(disk, keep=1)
         save(disk, 3, size=100_000)
         assert newest(disk)[0].group("net")["weight"].unique().tolist() == [3]
-    finally:
-        subprocess.run(["umount", disk], check=True)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -246,7 +246,8 @@ class Run:
                 f"{lost.reason}, after {slowed} rollbacks; {lost.advice}. Good checkpoints are kept in {self.folder}"
             )
         lr_factor, gamma_factor = self.learner.lr_factor, self.learner.gamma_factor
-        good = parallel.on_first(lambda: _good(self.folder, lost.good_until + 1, self.say))
+        # Step n begins with the weights of n steps. What the last good step left, the bad one began with.
+        good = parallel.on_first(lambda: _good(self.folder, lost.good_until, self.say))
         if good is None:
             self.learner = build_learner(self.config, self.learner.loss.classes, self.learner.device, self.place.init)
             self.loader.step = 0
@@ -267,16 +268,16 @@ class Run:
         parallel.barrier()
 
     def finish(self, outcome: Outcome, *, reason: str | None = None) -> Trained:
-        """Write the model and the report."""
+        """Write the report and the model."""
         model = self.place.out / MODEL
         if parallel.rank() == 0:
-            if outcome == "finished":
-                with self.saved_weights():
-                    save_model(self.learner.net, model, Card(preprocessing=_preprocessing(self.config)))
             if self.log is not None:
                 self.log.write("end", self.loader.step, {"outcome": outcome, "reason": reason})
             shown = hardest(self.validation, self.scores) if self.validation and self.scores else None
             write_report(self.place.out, scores=self.scores, hardest=shown)
+            if outcome == "finished":  # the model last: where it is, the run counts as finished
+                with self.saved_weights():
+                    save_model(self.learner.net, model, Card(preprocessing=_preprocessing(self.config)))
         parallel.barrier()
         return Trained(outcome, self.loader.step, model if outcome == "finished" else None, self.scores)
 
