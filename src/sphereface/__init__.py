@@ -7,17 +7,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sphereface.embed.embedder import Embedder
     from sphereface.faces.detector import Detector
     from sphereface.faces.warp import align
     from sphereface.losses import Annealing, create_loss
     from sphereface.models import create_model
 
 __version__ = "0.1.0.dev0"
-__all__ = ["Annealing", "Detector", "__version__", "align", "create_loss", "create_model"]
+__all__ = ["Annealing", "Detector", "Embedder", "__version__", "align", "create_loss", "create_model"]
 
 _HOMES = {
     "Annealing": "sphereface.losses",
     "Detector": "sphereface.faces.detector",
+    "Embedder": "sphereface.embed.embedder",
     "align": "sphereface.faces.warp",
     "create_loss": "sphereface.losses",
     "create_model": "sphereface.models",

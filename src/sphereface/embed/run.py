@@ -8,7 +8,6 @@ the disk, and then noted in the journal; a run that was killed goes on after the
 import errno
 import hashlib
 import io
-import json
 import os
 import sys
 from collections import deque
@@ -21,16 +20,15 @@ from typing import BinaryIO, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from sphereface import __version__
-from sphereface.contract import Record
 from sphereface.data.formats import open_set
 from sphereface.data.manifest import require_faces
 from sphereface.data.people import FaceSet
 from sphereface.data.writing import flush, whole_file
 from sphereface.embed import store
 from sphereface.embed.embedder import BATCH, Embedder
+from sphereface.embed.journal import Job, Journal, Noted, open_journal
 from sphereface.embed.store import FeatureManifest, Shard
 from sphereface.errors import ContractMismatch, DataFormatError, JobFailed, SphereFaceError, UnreadableImage
 from sphereface.faces.images import decode
@@ -100,14 +98,6 @@ def fingerprint(faces: FaceSet) -> str:
     return digest.hexdigest()
 
 
-class Noted(Record):
-    """What the journal says of a chunk."""
-
-    rows: int
-    seen: str  # SHA-256 over the hashes of its readable images
-    unreadable: dict[int, str] = Field(default_factory=dict)  # by position
-
-
 class _Batch(NamedTuple):
     """Some images that were read."""
 
@@ -115,49 +105,6 @@ class _Batch(NamedTuple):
     faces: NDArray[np.uint8]
     hashes: list[bytes]
     unreadable: dict[int, str]
-
-
-class _Journal:
-    """The journal of a folder, held by one process: its first line names the job, each other one a chunk."""
-
-    def __init__(self, file: BinaryIO, job: dict[str, str | int], folder: Path) -> None:
-        self._file = file
-        whole, _, _ = file.read().rpartition(b"\n")  # what a killed run wrote of a line is dropped
-        first, *others = whole.split(b"\n")
-        self.chunks: list[Noted] = []
-        if not first:
-            file.seek(0)
-            file.truncate()
-            self._write(json.dumps(job))
-            return
-        try:
-            known = json.loads(first)
-            self.chunks = [Noted.model_validate_json(line) for line in others]
-        except ValueError as error:
-            raise DataFormatError(f"{folder / store.JOURNAL}: changed or damaged; remove {folder}") from error
-        _require_same(known, job, folder)
-        file.seek(len(whole) + 1)
-        file.truncate()
-
-    def note(self, chunk: Noted) -> None:
-        """Write a chunk down; it is on the disk when this returns."""
-        self._write(chunk.model_dump_json())
-        self.chunks.append(chunk)
-
-    @property
-    def rows(self) -> int:
-        """How many are written."""
-        return sum(chunk.rows for chunk in self.chunks)
-
-    @property
-    def unreadable(self) -> dict[int, str]:
-        """The images without rows, by position."""
-        return {position: why for chunk in self.chunks for position, why in chunk.unreadable.items()}
-
-    def _write(self, line: str) -> None:
-        self._file.write(line.encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
 
 
 class _Work:
@@ -172,30 +119,25 @@ class _Work:
         self.fingerprint = fingerprint(faces)
 
     @property
-    def job(self) -> dict[str, str | int]:
+    def job(self) -> Job:
         """What determines the features; a run can be taken up again by an equal job only."""
         card = self.embedder.card
         return {
             "format": 1, "model": self.embedder.model, "card": store.card_hash(card), "rule": card.feature_rule,
             "engine": self.embedder.engine, "data": self.fingerprint, "shard": str(self.shard), "batch": self.batch,
+            "chunk": CHUNK,
         }  # fmt: skip
 
     @contextmanager
-    def journal(self) -> Iterator[_Journal]:
+    def journal(self) -> Iterator[Journal]:
         """The folder's journal, once it is sure that the folder is this job's and nobody else works on it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if not (self.folder / store.JOURNAL).exists():
-            for other in self.folder.iterdir():
-                raise ValueError(f"{self.folder} holds something else ({other.name}); choose a new or empty folder")
-        with os.fdopen(os.open(self.folder / store.JOURNAL, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:
-            _lock(file, self.folder)
-            journal = _Journal(file, self.job, self.folder)
+        with open_journal(self.folder, self.job) as journal:
             self._look_back(journal)
             yield journal
 
     def run(
         self,
-        journal: _Journal,
+        journal: Journal,
         workers: int,
         on_unreadable: OnUnreadable,
         progress: Callable[[int, int], None],
@@ -221,7 +163,7 @@ class _Work:
                 journal.note(Noted(rows=sum(len(rows) for rows, _ in chunk), seen=seen, unreadable=unreadable))
                 progress(done, len(self.positions))
 
-    def finish(self, journal: _Journal) -> FeatureManifest:
+    def finish(self, journal: Journal) -> FeatureManifest:
         """Complete the file of features, write the index, and at last the manifest."""
         lost = journal.unreadable
         kept = [position for position in self.positions if position not in lost]
@@ -279,7 +221,7 @@ class _Work:
         pixels = np.stack(faces) if faces else np.zeros((0, crop.height, crop.width, 3), np.uint8)
         return _Batch(found, pixels, hashes, unreadable)
 
-    def _look_back(self, journal: _Journal) -> None:
+    def _look_back(self, journal: Journal) -> None:
         """Compare some images of earlier work with what they were: the same names may hold other faces by now."""
         size = self.batch * CHUNK
         for number in np.unique(np.linspace(0, len(journal.chunks) - 1, LOOKS).astype(int)) if journal.chunks else ():
@@ -301,7 +243,7 @@ class _Work:
                 )
 
     @contextmanager
-    def _open_rows(self, journal: _Journal) -> Iterator[BinaryIO]:
+    def _open_rows(self, journal: Journal) -> Iterator[BinaryIO]:
         """The file of features, at the place of the first row that is not noted, with room for all of them."""
         path, dimension = self.folder / PART, self.embedder.dimension
         begin = len(store.header(0, dimension)) + 4 * dimension * journal.rows
@@ -347,28 +289,6 @@ def _ahead(read: Callable[[range], _Batch], parts: Iterator[range], workers: int
             yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _require_same(found: object, job: dict[str, str | int], folder: Path) -> None:
-    known = found if isinstance(found, dict) else {}
-    different = [what for what, value in job.items() if known.get(what) != value]
-    if different:
-        told = ", ".join(
-            f"{what} {str(known.get(what))[:16]} (now {str(job[what])[:16]})" for what in different if what != "card"
-        )
-        raise ValueError(
-            f"{folder} holds features of another job: {told or 'another card'}; choose a new folder, or remove this one"
-        )
-
-
-def _lock(file: BinaryIO, folder: Path) -> None:
-    if sys.platform != "win32":
-        import fcntl
-
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"{folder}: another process is embedding into it; wait for it, or end it") from None
 
 
 def _reserve(file: BinaryIO, size: int) -> None:

@@ -1,0 +1,104 @@
+"""The journal of a folder of features: what has been done, so that another run can go on from there."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from pydantic import Field
+
+from sphereface.contract import Record
+from sphereface.data.writing import flush
+from sphereface.embed.store import JOURNAL
+from sphereface.errors import DataFormatError
+
+Job = Mapping[str, str | int]  # what determines the features
+
+
+class Noted(Record):
+    """What the journal says of a chunk."""
+
+    rows: int
+    seen: str  # SHA-256 over the hashes of its readable images
+    unreadable: dict[int, str] = Field(default_factory=dict)  # by position
+
+
+class Journal:
+    """The journal of a folder, held by one process: its first line names the job, each other one a chunk."""
+
+    def __init__(self, file: BinaryIO, job: Job, folder: Path) -> None:
+        self._file = file
+        whole, _, _ = file.read().rpartition(b"\n")  # what a killed run wrote of a line is dropped
+        first, *others = whole.split(b"\n")
+        self.chunks: list[Noted] = []
+        if not first:
+            file.seek(0)
+            file.truncate()
+            self._write(json.dumps(dict(job)))
+            flush(folder)
+            return
+        try:
+            known = json.loads(first)
+            self.chunks = [Noted.model_validate_json(line) for line in others]
+        except ValueError as error:
+            raise DataFormatError(f"{folder / JOURNAL}: changed or damaged; remove {folder}") from error
+        _require_same(known, job, folder)
+        file.seek(len(whole) + 1)
+        file.truncate()
+
+    def note(self, chunk: Noted) -> None:
+        """Write a chunk down; it is on the disk when this returns."""
+        self._write(chunk.model_dump_json())
+        self.chunks.append(chunk)
+
+    @property
+    def rows(self) -> int:
+        """How many are written."""
+        return sum(chunk.rows for chunk in self.chunks)
+
+    @property
+    def unreadable(self) -> dict[int, str]:
+        """The images without rows, by position."""
+        return {position: why for chunk in self.chunks for position, why in chunk.unreadable.items()}
+
+    def _write(self, line: str) -> None:
+        self._file.write(line.encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+@contextmanager
+def open_journal(folder: Path, job: Job) -> Iterator[Journal]:
+    """A folder's journal, once it is sure that the folder is this job's, and that nobody else works on it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / JOURNAL).exists():
+        for other in folder.iterdir():
+            raise ValueError(f"{folder} holds something else ({other.name}); choose a new or empty folder")
+    with os.fdopen(os.open(folder / JOURNAL, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:
+        _lock(file, folder)
+        yield Journal(file, job, folder)
+
+
+def _require_same(found: object, job: Job, folder: Path) -> None:
+    known = found if isinstance(found, dict) else {}
+    different = [what for what, value in job.items() if known.get(what) != value]
+    if different:
+        told = ", ".join(
+            f"{what} {str(known.get(what))[:16]} (now {str(job[what])[:16]})" for what in different if what != "card"
+        )
+        raise ValueError(
+            f"{folder} holds features of another job: {told or 'another card'}; choose a new folder, or remove this one"
+        )
+
+
+def _lock(file: BinaryIO, folder: Path) -> None:
+    if sys.platform != "win32":
+        import fcntl
+
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"{folder}: another process is embedding into it; wait for it, or end it") from None
