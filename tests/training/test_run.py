@@ -204,7 +204,10 @@ def test_people_are_set_aside_to_validate_on(faces, tmp_path):
     trained = run(faces, tmp_path / "run", config)
     told = [entry for entry in read_log(tmp_path / "run") if entry["kind"] == "validation"]
     assert [entry["step"] for entry in told] == [10, 20, 24]
-    assert read_log(tmp_path / "run")[0]["data"]["people"] == 5
+    start = read_log(tmp_path / "run")[0]
+    assert start["data"]["people"] == 5
+    assert start["validation"]["faces"] == 15
+    assert start["validation"]["pairs"] == told[-1]["same"] + told[-1]["different"]
     assert trained.scores.as_dict()["accuracy"] == told[-1]["accuracy"]
 
 

@@ -78,7 +78,7 @@ def train(config: TrainConfig, place: Place, *, say: Say = to_stderr) -> Trained
             run.line = stack.enter_context(LiveLine(config.steps, start=start))
             run.say = run.line.say
             if not start:
-                run.log.write("start", 0, beginning(config, place, faces, device))
+                run.log.write("start", 0, beginning(config, place, faces, validation, device))
         try:
             with stop_signals() as stop:
                 outcome = run.steps(stop)

@@ -121,7 +121,9 @@ def build_loader(config: TrainConfig, place: Place, faces: ReadyFaces, device: t
     )
 
 
-def beginning(config: TrainConfig, place: Place, faces: ReadyFaces, device: torch.device) -> dict[str, Any]:
+def beginning(
+    config: TrainConfig, place: Place, faces: ReadyFaces, validation: Validation | None, device: torch.device
+) -> dict[str, Any]:
     """What the log says of a run first: settings, command, versions, data."""
     return {
         "config": config.model_dump(),
@@ -133,5 +135,11 @@ def beginning(config: TrainConfig, place: Place, faces: ReadyFaces, device: torc
             "fingerprint": faces.fingerprint,
             "faces": len(faces),
             "people": len(faces.people),
+        },
+        "validation": validation
+        and {
+            "fingerprint": validation.fingerprint,
+            "faces": len(validation.faces.paths),
+            "pairs": len(validation.pairs.same),
         },
     }
