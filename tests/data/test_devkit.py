@@ -142,7 +142,7 @@ def test_probes_have_people_and_each_image_stands_once(tmp_path):
     with pytest.raises(DataFormatError, match=r"image 1, .b/1\.jpg., is of an unknown person"):
         read_probes(path)
     write_megaface(path, images("x", "y", "z", "y"))
-    with pytest.raises(DataFormatError, match="images 1 and 3 are both .y.; wanted each image once"):
+    with pytest.raises(DataFormatError, match="images 1 and 3 are both 'y'; wanted each image once"):
         read_distractors(path)
     write_megaface(path, [])
     with pytest.raises(DataFormatError, match="no image"):

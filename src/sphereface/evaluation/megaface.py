@@ -222,9 +222,9 @@ class _Gallery:
             picked = np.arange(len(kept))
         needed = np.minimum(self.mates.cuts - self.mates.margin, self.tail.cut)
         needed = np.where(self.rows, needed, np.inf).astype(np.float32)
-        candidates = np.flatnonzero(piece >= needed[:, None])
-        rows, places = np.divmod(candidates, piece.shape[1])
-        near, columns = piece[rows, places], picked[places]
+        matters = piece >= needed[:, None]
+        rows = np.repeat(np.arange(len(piece)), np.count_nonzero(matters, axis=1))
+        near, columns = piece[matters], picked[np.flatnonzero(matters) - rows * piece.shape[1]]
         if not kept.all():
             clean = kept[columns]
             rows, columns, near = rows[clean], columns[clean], near[clean]

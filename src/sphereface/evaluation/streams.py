@@ -48,17 +48,23 @@ def open_features(path: str | Path) -> Features:
     return features
 
 
-def unit_rows(features: Features, *, what: str = "row", places: Sequence[int] | Places | range = range(0)) -> Units:
+def unit_rows(
+    features: Features,
+    *,
+    what: str = "row",
+    places: Sequence[int] | Places | range = range(0),
+    out: Units | None = None,
+) -> Units:
     """Features at length one, in float32; each row depends on itself alone. Errors name `what` and its place."""
     rows = np.ascontiguousarray(features, dtype=np.float32)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
-        lengths = np.sqrt(np.square(rows).sum(axis=1))
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     wrong = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))
     if len(wrong):
         place = places[wrong[0]] if len(places) else wrong[0]
         reason = "length zero" if lengths[wrong[0]] == 0 else "a number that is not finite, or too large"
         raise ValueError(f"the feature of {what} {place} has {reason}; embed it again or leave it out")
-    return np.asarray(rows / lengths[:, None], dtype=np.float32)
+    return np.asarray(np.divide(rows, lengths[:, None], out=out), dtype=np.float32)
 
 
 def dots(a: Units, b: Units) -> Floats:
@@ -89,10 +95,12 @@ class Scores:
         No piece reaches across a stop. It is overwritten by the next.
         """
         held = np.empty((len(self.probes), self.block), dtype=np.float32)
+        room = np.empty((self.block, self.probes.shape[1]), dtype=np.float32)  # fresh memory costs more than the work
         widest = max(1, VIEW // len(self.probes))
         for start in range(0, max(stops), self.block):
             end = min(start + self.block, max(stops))
-            unit = unit_rows(self.distractors[start:end], what="distractor", places=range(start, end))
+            places = range(start, end)
+            unit = unit_rows(self.distractors[start:end], what="distractor", places=places, out=room[: end - start])
             scores = held[:, : end - start]
             np.matmul(self.probes, unit.T, out=scores)
             borders = {*range(start, end, widest), *(stop for stop in stops if start < stop < end), end}

@@ -1,0 +1,73 @@
+"""The benchmark of MegaFace at a size for which it was not made."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+
+from sphereface.bench.megaface import (
+    anonymous_peak,
+    bench_megaface,
+    draw_probes,
+    markdown,
+    sort_everything,
+    write_distractors,
+)
+from sphereface.bench.timing import LINUX
+from sphereface.evaluation.megaface import AtSize, evaluate_megaface
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("megaface")
+    said = []
+    result = bench_megaface(
+        folder=folder, probes=60, people=5, features=32, sizes=(900, 300), rounds=2, say=said.append
+    )
+    assert len(said) == 2 + 2 * 2
+    assert [path.name for path in folder.iterdir()] == ["distractors-900x32.npy"]
+    return result
+
+
+def test_the_result_is_json_and_its_page_has_a_row_for_each_size(measured):
+    assert json.loads(json.dumps(measured)) == measured
+    assert [row["size"] for row in measured["rows"]] == [300, 900]
+    assert measured["fewest_photos_of_a_person"] == 12
+    page = markdown(measured, "sphereface bench megaface")
+    assert "| 300 | 18,000 | " in page
+    assert "| 900 | 54,000 | " in page
+    assert "TAR at FAR 1e-6 are equal" in page
+
+
+def test_what_is_found_is_what_sorting_everything_finds(measured):
+    assert measured["sorted"] == {"distractors": 300, "negatives": 18_000, "equal": True}
+    probes, people = draw_probes(60, 5, 32)
+    (found,) = evaluate_megaface(probes, people, probes[::-1], sizes=[60]).raw
+    assert sort_everything(found, probes, people, probes[::-1])
+    wrong = AtSize(60, 60, found.pairs, found.cmc + 1 / found.pairs, found.verification)
+    assert not sort_everything(wrong, probes, people, probes[::-1])
+
+
+def test_distractors_are_drawn_once_and_then_kept(tmp_path):
+    path = tmp_path / "some.npy"
+    write_distractors(path, 5000, 3)
+    made = path.stat().st_mtime_ns
+    rows = np.load(path)
+    assert rows.shape == (5000, 3)
+    assert len(np.unique(rows, axis=0)) == 5000
+    write_distractors(path, 5000, 3)
+    assert path.stat().st_mtime_ns == made
+    write_distractors(path, 10, 3)
+    assert np.load(path).shape == (10, 3)
+
+
+@pytest.mark.skipif(not LINUX, reason="only Linux tells")
+def test_the_peak_counts_what_was_held_and_let_go():
+    with anonymous_peak() as held:
+        block = np.ones(10_000_000)
+        deadline = time.monotonic() + 30
+        while held[1] - held[0] < 70e6 and time.monotonic() < deadline:  # until the watcher has had a look
+            time.sleep(0.01)
+        del block
+    assert held[1] - held[0] >= 70e6
