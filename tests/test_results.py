@@ -10,6 +10,7 @@ import pytest
 from sphereface.bench.detection import markdown
 from sphereface.data.synthetic import VERSION
 from sphereface.experiments.openset import CONTENDERS, FULL, RATES
+from sphereface.experiments.real_faces import Trial
 from sphereface.experiments.study import SEEDS, STATISTICS
 
 ROOT = Path(__file__).parents[1]
@@ -75,3 +76,27 @@ def test_the_page_about_detection_is_the_one_that_its_numbers_make():
 
 def test_loading_is_ten_times_as_fast_as_training():
     assert json.loads((ROOT / "results" / "loading.json").read_text())["loading_to_training"] >= 10
+
+
+REAL = json.loads((ROOT / "results" / "real-faces.json").read_text())
+
+
+def test_on_real_faces_a_softmax_is_ahead_by_more_than_chance_and_both_losses_had_the_same_choice():
+    assert REAL["difference"]["tar"]["interval"][0] > 0
+    assert REAL["difference"]["accuracy"]["difference"] >= 0
+    assert len(REAL["plan"]["rates"]) == len(REAL["plan"]["seeds"]) == 3
+    assert REAL["plan"]["search_steps"] * 3 == REAL["plan"]["steps"]
+    for loss, found in REAL["search"].items():
+        assert found[f"{REAL['chosen'][loss]:g}"] == max(found.values())
+    means = {
+        loss: {of: np.mean([row[of] for row in rows]) for of in ("accuracy", "tar")}
+        for loss, rows in REAL["runs"].items()
+    }
+    for of, told in REAL["difference"].items():
+        assert told["difference"] == pytest.approx(means["a_softmax"][of] - means["softmax"][of], abs=1e-9)
+    assert min(means["a_softmax"]["accuracy"], 0.884) == 0.884  # of a bare script, of one seed, on view 2
+    assert means["softmax"]["accuracy"] > 0.872
+
+
+def test_the_recipe_of_the_comparison_is_the_one_that_users_get():
+    assert Trial("a_softmax", 0.05, 0, 0.5, 2_400).config().model_dump(mode="json") == REAL["config"]
