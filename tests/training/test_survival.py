@@ -137,7 +137,6 @@ def test_a_run_killed_at_random_moments_ends_with_the_weights_of_one_that_was_no
     assert all(-signal.SIGKILL in kill["codes"] and 0 not in kill["codes"] for kill in told["kills"])
     assert len([kill for kill in told["kills"] if kill["kept"]]) >= 3  # after the first checkpoint
     assert len([line for line in log_lines(out, "resume") if line["step"]]) >= 3
-    assert len(log_lines(out, "step")) > len(log_lines(whole, "step"))  # some steps were done again
     if ranks == 1:
         assert same(weights(out), weights(whole))
     for name, value in weights(whole).items():
