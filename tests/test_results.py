@@ -94,7 +94,7 @@ def test_on_real_faces_a_softmax_is_ahead_by_more_than_chance_and_both_losses_ha
     }
     for of, told in REAL["difference"].items():
         assert told["difference"] == pytest.approx(means["a_softmax"][of] - means["softmax"][of], abs=1e-9)
-    assert min(means["a_softmax"]["accuracy"], 0.884) == 0.884  # of a bare script, of one seed, on view 2
+    assert means["a_softmax"]["accuracy"] > 0.884  # what a bare script gave on view 2, with one seed
     assert means["softmax"]["accuracy"] > 0.872
 
 

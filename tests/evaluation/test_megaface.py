@@ -11,7 +11,7 @@ from sphereface.data.lists import MegaFaceImage, write_megaface
 from sphereface.errors import DataFormatError
 from sphereface.evaluation import megaface, streams, tail
 from sphereface.evaluation.megaface import evaluate_megaface, load_megaface, protocol_of
-from sphereface.evaluation.streams import Scores, dots, open_features, unit_rows
+from sphereface.evaluation.streams import Scores, dots, map_features, unit_rows
 from sphereface.metrics import mate_ranks, roc, tar_at_far, threshold_at_far
 from sphereface.metrics.upper_tail import UpperTail
 
@@ -319,7 +319,7 @@ def test_lists_and_files_give_the_result_of_their_arrays(folder, small):
 def test_features_are_mapped_and_never_read_at_once(folder):
     found = load(folder)
     assert isinstance(found.distractors, np.memmap)
-    assert isinstance(open_features(folder / "probes.npy"), np.memmap)
+    assert isinstance(map_features(folder / "probes.npy"), np.memmap)
 
 
 def test_files_that_are_not_what_they_should_be_are_named(folder):

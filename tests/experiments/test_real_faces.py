@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from sphereface.data.synthetic import SyntheticPeople
-from sphereface.experiments.real_faces import IN_LFW, Measured, Plan, Trial, Unseen, as_markdown, compare
+from sphereface.experiments.real_faces import IN_LFW, Measured, Plan, Trial, Unseen, compare
+from sphereface.experiments.real_faces_page import as_markdown
 from sphereface.faces.images import encode_png
 from sphereface.metrics import tar_at_far
 
@@ -84,6 +85,9 @@ def test_the_page_tells_every_run_and_the_difference(done):
     for rows in result.runs.values():
         assert all(f"{row['accuracy']:.2%}" in page and f"{row['tar']:.2%}" in page for row in rows)
     assert page.count("| difference |") == 2
+    assert "`sphereface reproduce real-faces FACES --out results`" in page
+    narrow = result._replace(full_width={}, full_width_difference={})
+    assert "`sphereface reproduce real-faces FACES --out results --no-full-width`" in as_markdown(narrow)
     assert all(f"{100 * paired.difference:+.2f} [" in page for paired in result.difference.values())
     json.dumps(result.as_json())
 
@@ -94,16 +98,16 @@ def test_accuracy_takes_mean_and_threshold_from_dev_train_and_the_rate_counts_al
     features = (np.repeat(rng.normal(size=(40, 6)), 3, axis=0) + 0.7 * rng.normal(size=(120, 6)) + 1).astype(np.float32)
     left = np.arange(0, 120, 3)
     left, right = np.concatenate([left, left]), np.concatenate([left + 1, (left + 4) % 120])
-    same, fold = people[left] == people[right], (people[left] >= 20).astype(np.int64)
-    measured = Measured(features, Unseen(np.empty(0, np.uint8), people, left, right, same, fold))
+    same, tested = people[left] == people[right], people[left] >= 20
+    measured = Measured(features, Unseen(np.empty(0, np.uint8), people, left, right, same, tested))
 
-    mean = (features[left[fold == 0]].mean(0) + features[right[fold == 0]].mean(0)) / 2
+    mean = (features[left[~tested]].mean(0) + features[right[~tested]].mean(0)) / 2
     a, b = features[left] - mean, features[right] - mean
     scores = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
     grid = np.arange(-10_000, 10_001) / 10_000
-    right_at = [((scores > t) == same)[fold == 0].mean() for t in grid]
+    right_at = [((scores > t) == same)[~tested].mean() for t in grid]
     threshold = grid[np.isclose(right_at, max(right_at))].mean()
-    assert measured.accuracy() == pytest.approx(((scores > threshold) == same)[fold == 1].mean())
+    assert measured.accuracy() == pytest.approx(((scores > threshold) == same)[tested].mean())
     assert measured.accuracy(np.ones(40)) == pytest.approx(measured.accuracy())
 
     unit = features / np.linalg.norm(features, axis=1, keepdims=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sphereface.bench.timing import LINUX, machine
 from sphereface.data.writing import whole_file
 from sphereface.evaluation.megaface import AtSize, MegaFaceResult, evaluate_megaface
-from sphereface.evaluation.streams import Features, Scores, dots, open_features, unit_rows
+from sphereface.evaluation.streams import Features, Scores, dots, map_features, unit_rows
 
 PROBES, PEOPLE, FEATURES = 3_530, 80, 1_024  # FaceScrub's share in MegaFace; image and mirror of a SphereFace net
 SIZES = (10_000, 100_000, 1_000_000)
@@ -39,7 +39,7 @@ def draw_probes(count: int, people: int, features: int) -> tuple[NDArray[np.floa
 
 def write_distractors(path: Path, count: int, features: int) -> None:
     """Strangers of many lengths, block by block; a file that holds as many already stays."""
-    if path.exists() and open_features(path).shape == (count, features):
+    if path.exists() and map_features(path).shape == (count, features):
         return
     rng = np.random.default_rng(1)
     with whole_file(path) as file:
@@ -130,7 +130,7 @@ def bench_megaface(
         say(f"writing {max(sizes):,} distractors of {features:,} numbers")
         write_distractors(path, max(sizes), features)
         seen, who = draw_probes(probes, people, features)
-        strangers = open_features(path)
+        strangers = map_features(path)
         say(f"sorting every score with {min(SORTED, *sizes):,} distractors")
         few = strangers[: min(SORTED, *sizes)]
         (small,) = evaluate_megaface(seen, who, few, sizes=[len(few)]).raw

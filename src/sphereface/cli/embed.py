@@ -8,6 +8,8 @@ from pathlib import Path
 
 import typer
 
+from sphereface.cli.choices import OnUnreadable
+
 
 class RuleName(StrEnum):
     """What a feature is made of."""
@@ -23,13 +25,6 @@ class EngineName(StrEnum):
     auto = "auto"
     onnxruntime = "onnxruntime"
     torch = "torch"
-
-
-class OnUnreadable(StrEnum):
-    """What to do with images that cannot be read."""
-
-    fail = "fail"
-    skip = "skip"
 
 
 def embed(

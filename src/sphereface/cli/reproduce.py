@@ -78,7 +78,8 @@ def real_faces(
 
     Example: sphereface reproduce real-faces faces --out results
     """
-    from sphereface.experiments.real_faces import FULL, QUICK, as_markdown, compare
+    from sphereface.experiments.real_faces import FULL, QUICK, compare
+    from sphereface.experiments.real_faces_page import as_markdown
 
     plan = QUICK if quick else FULL
     done = compare(

@@ -3,17 +3,11 @@
 import json
 import shlex
 import sys
-from enum import StrEnum
 from pathlib import Path
 
 import typer
 
-
-class OnUnreadable(StrEnum):
-    """What to do with images that cannot be read."""
-
-    fail = "fail"
-    skip = "skip"
+from sphereface.cli.choices import OnUnreadable
 
 
 def list_recipes(wanted: bool) -> None:

@@ -184,7 +184,7 @@ def _lists(root: Path, pairs: PathLike | tuple[PathLike, PathLike] | None, view:
 
 
 def _refuse_repeats(pairs: Sequence[Pair], source: str) -> None:
-    """A pair that counts twice, or as same and as different, is a slip in a list: LFW's have none."""
+    """A pair that counts twice, or as same and as different, is a slip in a list."""
     seen: set[frozenset[str]] = set()
     for pair in pairs:
         both = frozenset((pair.left, pair.right))

@@ -20,7 +20,7 @@ from sphereface.data.devkit import find_noise, read_distractors, read_noise, rea
 from sphereface.data.writing import Progress, silent
 from sphereface.errors import DataFormatError
 from sphereface.evaluation.mates import MateCounts
-from sphereface.evaluation.streams import Features, Floats, Places, Scores, Units, open_features
+from sphereface.evaluation.streams import Features, Floats, Places, Scores, Units, map_features
 from sphereface.evaluation.tail import HighestPairs
 from sphereface.metrics.upper_tail import UpperTail, allowed
 
@@ -352,7 +352,7 @@ def load_megaface(
 
 
 def _open_listed(path: str | Path, count: int, listed: str | Path) -> Features:
-    features = open_features(path)
+    features = map_features(path)
     if len(features) != count:
         raise DataFormatError(f"{path}: {len(features):,} features; wanted {count:,}, one for each image of {listed}")
     return features

@@ -31,7 +31,7 @@ VIEW = 1 << 22  # scores looked at in one go: what is made of them stays small
 PRODUCTS = 1 << 21  # of pairs scored exactly in one go: 16 MB
 
 
-def open_features(path: str | Path) -> Features:
+def map_features(path: str | Path) -> Features:
     """Features (N, D) in a file, mapped, not read: `.npy`, or a matrix of the MegaFace devkit in a `.bin`."""
     path = Path(path)
     if path.suffix == ".bin":

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,8 +24,7 @@ from sphereface.data.pairs import read_pairs
 from sphereface.data.people import FaceSet, PeopleFolder
 from sphereface.data.workers import mapping
 from sphereface.errors import JobFailed
-from sphereface.evaluation import verify_folds
-from sphereface.experiments.tables import difference_text, mean_and_each
+from sphereface.evaluation import verify_held_out
 from sphereface.loading import without
 from sphereface.loading.scan import read_face
 from sphereface.metrics import AllPairs, Paired, PeopleBootstrap, paired_difference
@@ -46,7 +45,6 @@ STATISTICS = ("accuracy", "tar")
 NAMES = {"softmax": "softmax", "a_softmax": "A-Softmax m = 4"}
 # People of the training set who are in LFW too, found by `data audit --against` (results/audit.md).
 IN_LFW = ("p012", "p129", "p281")
-DEV_TRAIN, DEV_TEST = 0, 1  # as folds: where mean and threshold come from, and where they are tried
 
 Say = Callable[[str], None]
 
@@ -99,7 +97,7 @@ class Unseen(NamedTuple):
     left: NDArray[np.int64]
     right: NDArray[np.int64]
     same: NDArray[np.bool_]
-    fold: NDArray[np.int64]
+    tested: NDArray[np.bool_]  # of DevTest; mean and threshold come from the others, DevTrain
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +111,7 @@ class Measured:
     def correct(self) -> NDArray[np.bool_]:
         """Which pairs of DevTest are decided rightly, with mean and threshold from DevTrain."""
         left, right = self.features[self.test.left], self.features[self.test.right]
-        verified = verify_folds(left, right, self.test.same, self.test.fold)
-        return np.asarray(verified.correct[self.test.fold == DEV_TEST])
+        return verify_held_out(left, right, self.test.same, self.test.tested).correct
 
     @cached_property
     def all_pairs(self) -> AllPairs:
@@ -126,7 +123,7 @@ class Measured:
         """The accuracy on DevTest."""
         if drawn is None:
             return float(self.correct.mean())
-        tested = self.test.fold == DEV_TEST
+        tested = self.test.tested
         whose = self.test.people[self.test.left[tested]], self.test.people[self.test.right[tested]]
         return float(np.average(self.correct, weights=pair_weights(drawn, *whose)))
 
@@ -151,6 +148,12 @@ class Comparison(NamedTuple):
     full_width: dict[str, dict[str, float]]  # loss -> its row
     full_width_difference: dict[str, Paired]
 
+    @property
+    def command(self) -> str:
+        """What makes these numbers."""
+        narrow = "" if self.full_width else " --no-full-width"
+        return f"sphereface reproduce real-faces FACES --out results{narrow}"
+
     def as_json(self) -> dict[str, Any]:
         """For machines, and for results/real-faces.json."""
 
@@ -158,7 +161,7 @@ class Comparison(NamedTuple):
             return {name: {**paired._asdict(), "interval": list(paired.interval)} for name, paired in by.items()}
 
         return {
-            "command": "sphereface reproduce real-faces FACES --out results",
+            "command": self.command,
             **self._asdict(),
             "plan": self.plan.__dict__,
             "search": {name: {f"{rate:g}": tar for rate, tar in by.items()} for name, by in self.search.items()},
@@ -176,46 +179,25 @@ def compare(
     `runs` keeps what was done, so that a second call goes on where the first one stopped.
     """
     runs.mkdir(parents=True, exist_ok=True)
-    exclude = runs / "exclude.txt"
-    exclude.write_text("".join(f"{name}\n" for name in IN_LFW))
     if aligned is None:
         aligned = align_test(faces / "lfw-dev", runs / "lfw-dev", workers=jobs, say=say)
     test = gather_test(faces, aligned)
     known, _ = without(open_set(faces / "train"), IN_LFW)
-
-    def run(trials: Sequence[Trial]) -> None:
-        threads = max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else torch.get_num_threads()
-        tasks = [Task(trial, faces / "train", runs, exclude, threads) for trial in trials]
-        waiting = [task for task in tasks if not is_finished(task.out)]
-        say(f"{len(waiting)} of {len(tasks)} runs to do, {jobs} at a time")
-        with mapping(min(jobs, len(waiting))) as run_all:
-            for task, outcome in zip(waiting, run_all(run_task, waiting), strict=True):
-                if outcome != "finished":
-                    raise JobFailed(f"{task.out}: {outcome}; run the same command again to go on")
-                say(f"{task.out.name}: done")
-
-    searched = {
-        (loss, lr): Trial(loss, lr, plan.seeds[0], plan.width, plan.search_steps, plan.held_out)
-        for loss in NAMES for lr in plan.rates
-    }  # fmt: skip
-    run(list(searched.values()))
-    search = {
-        loss: {lr: tar_on_held_out(known, runs / searched[loss, lr].folder, plan) for lr in plan.rates}
-        for loss in NAMES
-    }
+    run = partial(run_trials, data=faces / "train", runs=runs, jobs=jobs, say=say)
+    search = search_rates(plan, run, known, runs)
     chosen = {loss: max(found, key=found.__getitem__) for loss, found in search.items()}
     for loss, found in search.items():
         say(f"{NAMES[loss]}: " + ", ".join(f"rate {lr:g} TAR {tar:.2%}" for lr, tar in found.items()))
     trials = {loss: [Trial(loss, chosen[loss], seed, plan.width, plan.steps) for seed in plan.seeds] for loss in NAMES}
     run([trial for by_seed in zip(*trials.values(), strict=True) for trial in by_seed])
     wide = {
-        loss: Trial(loss, chosen[loss], plan.seeds[0], plan.full_width, plan.steps)
+        loss: [Trial(loss, chosen[loss], plan.seeds[0], plan.full_width, plan.steps)]
         for loss in NAMES if plan.full_width is not None
     }  # fmt: skip
-    run(list(wide.values()))
+    run([trial for pair in wide.values() for trial in pair])
     say("testing")
-    measured = {loss: [measure(runs / trial.folder, test) for trial in trials[loss]] for loss in NAMES}
-    full = {loss: [measure(runs / trial.folder, test)] for loss, trial in wide.items()}
+    measured = measure_all(trials, runs, test)
+    full = measure_all(wide, runs, test)
     bootstrap = PeopleBootstrap(int(test.people.max()) + 1, rounds=plan.rounds)
     return Comparison(
         plan=plan,
@@ -231,6 +213,36 @@ def compare(
         full_width={loss: _row(each[0]) for loss, each in full.items()},
         full_width_difference=_differences(full, bootstrap) if full else {},
     )
+
+
+def run_trials(trials: Sequence[Trial], *, data: Path, runs: Path, jobs: int, say: Say) -> None:
+    """Train those trials that are not finished, some at a time; the cores are shared among them."""
+    exclude = runs / "exclude.txt"
+    exclude.write_text("".join(f"{name}\n" for name in IN_LFW))
+    threads = max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else torch.get_num_threads()
+    tasks = [Task(trial, data, runs, exclude, threads) for trial in trials]
+    waiting = [task for task in tasks if not is_finished(task.out)]
+    say(f"{len(waiting)} of {len(tasks)} runs to do, {jobs} at a time")
+    with mapping(min(jobs, len(waiting))) as run_all:
+        for task, outcome in zip(waiting, run_all(run_task, waiting), strict=True):
+            if outcome != "finished":
+                raise JobFailed(f"{task.out}: {outcome}; run the same command again to go on")
+            say(f"{task.out.name}: done")
+
+
+def search_rates(
+    plan: Plan, run: Callable[[Sequence[Trial]], None], known: FaceSet, runs: Path
+) -> dict[str, dict[float, float]]:
+    """What each rate gives each loss on people set aside, after a part of the steps: loss -> rate -> TAR."""
+    searched = {
+        loss: {lr: Trial(loss, lr, plan.seeds[0], plan.width, plan.search_steps, plan.held_out) for lr in plan.rates}
+        for loss in NAMES
+    }
+    run([trial for by_rate in searched.values() for trial in by_rate.values()])
+    return {
+        loss: {lr: tar_on_held_out(known, runs / trial.folder, plan) for lr, trial in by_rate.items()}
+        for loss, by_rate in searched.items()
+    }
 
 
 class Task(NamedTuple):
@@ -272,8 +284,8 @@ def gather_test(faces: Path, aligned: Path) -> Unseen:
     require_faces(aligned, PeopleFolder(aligned), small().alignment)
     images = PeopleFolder(aligned)
     place = {path.rsplit(".", 1)[0]: row for row, path in enumerate(images.paths)}
-    lists = {DEV_TRAIN: read_pairs(faces / "pairsDevTrain.txt"), DEV_TEST: read_pairs(faces / "pairsDevTest.txt")}
-    pairs = [pair for listed in lists.values() for pair in listed]
+    dev_train, dev_test = (read_pairs(faces / f"pairsDev{part}.txt") for part in ("Train", "Test"))
+    pairs = [*dev_train, *dev_test]
 
     def side(name: str) -> NDArray[np.int64]:
         return np.array([place[getattr(pair, name).rsplit(".", 1)[0]] for pair in pairs])
@@ -284,7 +296,7 @@ def gather_test(faces: Path, aligned: Path) -> Unseen:
         left=side("left"),
         right=side("right"),
         same=np.array([pair.same for pair in pairs]),
-        fold=np.repeat(list(lists), [len(listed) for listed in lists.values()]),
+        tested=np.arange(len(pairs)) >= len(dev_train),
     )
 
 
@@ -303,6 +315,11 @@ def measure(run: Path, test: Unseen) -> Measured:
     return Measured(extract(load_model(run / MODEL), to_tensor(test.pixels)), test)
 
 
+def measure_all(trials: dict[str, list[Trial]], runs: Path, test: Unseen) -> dict[str, list[Measured]]:
+    """Every trial of every loss, measured."""
+    return {loss: [measure(runs / trial.folder, test) for trial in each] for loss, each in trials.items()}
+
+
 def _row(measured: Measured) -> dict[str, float]:
     return {statistic: getattr(measured, statistic)() for statistic in STATISTICS}
 
@@ -317,77 +334,3 @@ def _differences(measured: dict[str, list[Measured]], bootstrap: PeopleBootstrap
         statistic: paired_difference(asked("a_softmax", statistic), asked("softmax", statistic), bootstrap)
         for statistic in STATISTICS
     }
-
-
-def as_markdown(done: Comparison) -> str:
-    """The page results/real-faces.md."""
-    plan = done.plan
-    lines = [
-        "# A-Softmax against softmax on real faces",
-        "",
-        f"Command: `sphereface reproduce real-faces FACES --out results`. Recipe `small` at width {plan.width:g}: "
-        f"{done.config['model']}, {_norm(done.config)}, batch {done.config['batch']}, mirror, {plan.steps:,} steps, "
-        f"weight decay {done.config['weight_decay']:g}, gradients clipped at {done.config['clip']:g}. Both losses have "
-        f"the same network, faces, batches and steps: {done.faces:,} faces of {done.people} people. "
-        f"{', '.join(IN_LFW)} are left out: `data audit` found them in LFW (results/audit.md).",
-        "",
-        f"Tested on view 1 of LFW, {done.test_faces:,} faces of {done.test_people:,} people aligned by `data align`; "
-        "features of image and mirror image. Accuracy is on DevTest, mean and threshold from DevTrain; "
-        f"TAR at FAR {FAR:g} is over all pairs of these faces.",
-        "",
-        "## Learning rate",
-        "",
-        f"TAR at FAR {SEARCH_FAR:g} over all pairs of {plan.held_out} people set aside from training (at most "
-        f"{SEARCH_PHOTOS} photos of each), {plan.search_steps:,} steps, seed {plan.seeds[0]}; the best of the same "
-        f"{len(plan.rates)} is taken.",
-        "",
-        "| loss | " + " | ".join(f"{rate:g}" for rate in plan.rates) + " | taken |",
-        "|---|" + "---|" * (len(plan.rates) + 1),
-        *(
-            f"| {NAMES[loss]} | "
-            + " | ".join(f"{found[rate]:.2%}" for rate in plan.rates)
-            + f" | {done.chosen[loss]:g} |"
-            for loss, found in done.search.items()
-        ),
-        "",
-        f"## Test, mean over seeds {', '.join(str(seed) for seed in plan.seeds)} (each seed)",
-        "",
-        f"| loss | accuracy on DevTest | TAR at FAR {FAR:g} |",
-        "|---|---|---|",
-        *(
-            f"| {NAMES[loss]} | " + " | ".join(mean_and_each([row[of] for row in rows]) for of in STATISTICS) + " |"
-            for loss, rows in done.runs.items()
-        ),
-        _difference_row(done.difference),
-        "",
-    ]
-    if done.full_width:
-        lines += [
-            f"## At width {plan.full_width:g}, seed {plan.seeds[0]}",
-            "",
-            f"| loss | accuracy on DevTest | TAR at FAR {FAR:g} |",
-            "|---|---|---|",
-            *(
-                f"| {NAMES[loss]} | " + " | ".join(f"{row[of]:.2%}" for of in STATISTICS) + " |"
-                for loss, row in done.full_width.items()
-            ),
-            _difference_row(done.full_width_difference),
-            "",
-        ]
-    return "\n".join(
-        [
-            *lines,
-            "The last row of a table is A-Softmax minus softmax in points: the mean over seeds of the paired "
-            "difference, its 95 % interval from a bootstrap over the test people (the same draws for both), and how "
-            "many standard errors it is. Training seeds are averaged, not resampled.",
-            "",
-        ]
-    )
-
-
-def _difference_row(by: dict[str, Paired]) -> str:
-    return "| difference | " + " | ".join(difference_text(by[statistic]) for statistic in STATISTICS) + " |"
-
-
-def _norm(config: dict[str, Any]) -> str:
-    return "batch norm" if config["norm"] == "batch" else "no normalisation layers"

@@ -13,8 +13,8 @@ def keep_freed_memory() -> bool:
 
     Torch allocates activations and gradients anew in every step. By default glibc maps each large one from the system
     and unmaps it afterwards, so that every step touches hundreds of megabytes of fresh pages, which the system clears
-    one by one; on a CPU this takes a fifth to a third of a training step (`sphereface bench training`). The setting
-    holds for the whole process. Other C libraries have other rules and are left alone.
+    one by one. The setting holds for the whole process, whose memory no longer shrinks. Other C libraries have other
+    rules and are left alone.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
