@@ -10,6 +10,7 @@ from threading import Timer
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from sphereface.bench import training
 from sphereface.cli import main
@@ -17,6 +18,7 @@ from sphereface.data.formats import open_set
 from sphereface.data.manifest import require_faces
 from sphereface.errors import JobFailed
 from sphereface.loading.ready import CACHE_BYTES
+from sphereface.models import create_model
 
 
 @pytest.fixture
@@ -170,3 +172,9 @@ def test_an_unknown_network_is_refused_before_anything_starts(capsys):
         main(["bench", "training", "--network", "sphereface5"])
     assert left.value.code == 2
     assert "unknown model 'sphereface5'" in capsys.readouterr().err
+
+
+def test_what_people_write_today_has_the_activation_of_torch():
+    net = training.with_torchs_prelu(create_model("sphereface10", width=0.25))
+    kinds = [type(module) for module in net.modules() if isinstance(module, nn.PReLU)]
+    assert kinds == 10 * [nn.PReLU]

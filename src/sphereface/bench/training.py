@@ -32,6 +32,7 @@ from sphereface.errors import JobFailed
 from sphereface.loading import Batch, FaceLoader
 from sphereface.loading.ready import CACHE_BYTES
 from sphereface.models import create_model
+from sphereface.models.prelu import PReLU
 from sphereface.models.spherefacenet import HEIGHT, WIDTH
 from sphereface.training.allocation import keep_freed_memory
 from sphereface.training.config import GuardConfig, TrainConfig
@@ -72,7 +73,7 @@ def plain_loop(task: Task, turns: Turns) -> None:
     """What people write today: default memory format, linear layer, cross-entropy, SGD as it comes."""
     config = task.config
     images, labels = tensors_in_memory(task)
-    net = create_model(config.model, **config.architecture.model_dump(exclude={"name"})).train()
+    net = with_torchs_prelu(create_model(config.model, **config.architecture.model_dump(exclude={"name"})).train())
     head = nn.Linear(config.features, task.classes)
     optimizer = torch.optim.SGD(
         [*net.parameters(), *head.parameters()],
@@ -85,6 +86,15 @@ def plain_loop(task: Task, turns: Turns) -> None:
         value.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     require_finite(value)
+
+
+def with_torchs_prelu(net: nn.Module) -> nn.Module:
+    """The network with torch's PReLU instead of ours."""
+    for layers in [module for module in net.modules() if isinstance(module, nn.Sequential)]:
+        for place, layer in enumerate(layers):
+            if isinstance(layer, PReLU):
+                layers[place] = nn.PReLU(layer.num_parameters)
+    return net
 
 
 def bare_loop(task: Task, turns: Turns) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from sphereface.contract import Architecture
+from sphereface.models.prelu import PReLU
 
 # Residual units per stage, as printed in the paper; depth = sum(1 + 2 units).
 STAGES: dict[str, tuple[int, int, int, int]] = {
@@ -103,4 +104,4 @@ def convolution(channels: int, width: int, *, stride: int, bias: bool, batch_nor
     layers: list[nn.Module] = [nn.Conv2d(channels, width, 3, stride=stride, padding=1, bias=bias)]
     if batch_norm:
         layers.append(nn.BatchNorm2d(width))
-    return [*layers, nn.PReLU(width)]
+    return [*layers, PReLU(width)]
