@@ -1,7 +1,7 @@
 """Your own people: any set of faces with names as a test, without a list of pairs.
 
 - **Verification**: as many same as different pairs, drawn by seed in ten folds that share nobody, judged by one of the
-  [rules](verification.py) as LFW's are.
+  rules of `verification.py`, as LFW's are.
 - **Identification**: some photos of everybody are enrolled, the others looked up; closed set and open set, in
   `identification.py`.
 - **Hardest pairs**: the least alike of one person and the most alike of two, among all pairs of the set, as pictures:

@@ -173,7 +173,7 @@ class GroupReport:
         return {
             "data": self.data,
             "model": self.model,
-            "threshold": self.threshold,
+            "threshold": self.threshold if np.isfinite(self.threshold) else None,
             "threshold_from": self._threshold_from(),
             "fmr": self.fmr,
             "people": self.people,
@@ -200,14 +200,16 @@ class GroupReport:
             lines += [f"found: {finding.sentence}" for finding in self.findings]
         else:
             lines.append("found: nothing; no group differs from the others more than by chance")
-        lines.append(f"chance of any finding where no group differs: {ERROR:.0%} at most ({self.tests} comparisons)")
+        lines.append(
+            f"chance of any finding where no group differs: {100 * ERROR:g} % at most ({self.tests} comparisons)"
+        )
         return "\n".join(lines)
 
     def _threshold_from(self) -> str:
         if self.stated is None:
             return "given"
         pairs = f"all {self.different:,} pairs of different people, within groups and across"
-        return f"the lowest at which at most {self.stated:g} of {pairs}, pass"
+        return f"the lowest at which at most {self.stated:g} of {pairs}, may pass"
 
     def _intervals(self) -> str:
         return (
@@ -318,12 +320,12 @@ def _judged(whole: WholeSet, far: float, threshold: float | None) -> _Judged:
     _, people = np.unique(whole.labels, return_inverse=True)
     left, right = same_pairs(people)
     scores = (unit[left] * unit[right]).sum(1)
-    if threshold is not None:
-        passed = highest_different(unit, people, floor=threshold)
-        return _Judged(threshold, people, passed, (left, right), scores < threshold)
     total = count_different(people)
     if not len(scores) or not total:
         raise ValueError(f"{whole.data}: no pair of one person, or none of two; wanted people with two photos each")
+    if threshold is not None:
+        passed = highest_different(unit, people, floor=threshold)
+        return _Judged(threshold, people, passed, (left, right), scores < threshold)
     top = highest_different(unit, people, most=allowed(far, total) + 1)
     cut = UpperTail(np.sort(scores)[::-1], top.scores, total).threshold_at_far(far)
     passing = int((top.scores >= cut).sum())

@@ -36,7 +36,11 @@ class OpenSet(NamedTuple):
     """How often a known person is found where few strangers are taken for one."""
 
     dir: Rate
-    threshold: float  # the mean over splits
+    threshold: float  # the mean over splits; infinite where in one of them nobody may pass
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, which has no infinity."""
+        return {**self.dir.as_dict(), "threshold": self.threshold if np.isfinite(self.threshold) else None}
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,7 @@ class Identification:
                 "known_probes": list(self.known_probes),
                 "unknown_probes": list(self.unknown_probes),
                 "dir_at_fpir": {
-                    f"{fpir:g}": None if found is None else {**found.dir.as_dict(), "threshold": found.threshold}
-                    for fpir, found in self.open_set.items()
+                    f"{fpir:g}": None if found is None else found.as_dict() for fpir, found in self.open_set.items()
                 },
                 "reasons": {f"{fpir:g}": reason for fpir, reason in self.reasons.items()},
             },
@@ -93,8 +96,7 @@ class Identification:
         fewest, most = self.unknown_probes
         strangers = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
         lines = [
-            f"closed set: {self.enrolled:,} people enrolled with {self.gallery_photos} photos each, "
-            f"{self.probes:,} probes",
+            f"closed set: {self.enrolled:,} people, {self.probes:,} probes; photos enrolled: {self.gallery_photos}",
             f"  rank 1: {self.rank1.percent()}",
             *(f"  rank {rank}: {100 * self.cmc[rank - 1]:.2f}" for rank in (5, 10, 20) if rank <= len(self.cmc)),
             f"open set: {self.known:,} people known, {self.unknown:,} not, {strangers} probes of strangers",
@@ -102,7 +104,7 @@ class Identification:
         for fpir, found in self.open_set.items():
             shown = f"none: {self.reasons[fpir]}" if found is None else found.dir.percent()
             lines.append(f"  DIR at FPIR {fpir:g}: {shown}")
-        return "\n".join([*lines, f"means of {self.splits} splits, seed {self.seed}; 95 % intervals: {self.intervals}"])
+        return "\n".join([*lines, f"mean of splits: {self.splits}, seed {self.seed}; 95 % intervals: {self.intervals}"])
 
 
 class _Probes(NamedTuple):
@@ -210,8 +212,9 @@ def _split(
     """Enrol, look everybody up, and say how it went."""
     enrolled = np.zeros(len(who), dtype=bool)
     templates = np.zeros((len(able), unit.shape[1]))
+    photos = np.split(np.argsort(who, kind="stable"), np.cumsum(np.bincount(who))[:-1])
     for place, person in enumerate(able.tolist()):
-        chosen = rng.permutation(np.flatnonzero(who == person))[:gallery_photos]
+        chosen = rng.permutation(photos[person])[:gallery_photos]
         enrolled[chosen] = True
         templates[place] = unit[chosen].mean(0)
     templates = unit_rows(templates)

@@ -222,9 +222,10 @@ class GroupRates:
         others = [other for other in remaining if other != group]
         independent = self.counts.erring(which)
         plain, drawn = (self._logarithms(counted, which, group, others) for counted in (self.plain, self.draws))
-        floor = 1 / (independent[group] + HALF) + 1 / (independent[others].sum() + HALF)
-        spread = math.sqrt(max(float(np.var(drawn[np.isfinite(drawn)], ddof=1)), floor))
         errors, trials = (part[0] for part in self._within(self.plain, which))
+        floor = _least(errors[group] / trials[group], independent[group])
+        floor += _least(errors[others].sum() / trials[others].sum(), independent[others].sum())
+        spread = math.sqrt(max(float(np.var(drawn[np.isfinite(drawn)], ddof=1)), floor))
         raw = errors[group] * trials[others].sum() - errors[others].sum() * trials[group]
         agrees = raw * plain[0] > 0  # the half that was added must not decide on which side a group is
         p = math.erfc(abs(plain[0]) / spread / math.sqrt(2)) * tests if agrees else 1.0
@@ -237,6 +238,11 @@ class GroupRates:
         with np.errstate(divide="ignore", invalid="ignore"):
             mine = np.log((errors[:, group] + HALF) / trials[:, group])
             return np.asarray(mine - np.log((errors[:, others].sum(1) + HALF) / trials[:, others].sum(1)))
+
+
+def _least(rate: float, independent: float) -> float:
+    """The variance of a rate's logarithm if its errors came from so many that are independent: (1 - rate) / n."""
+    return max(1 - rate, 1 / (independent + 1)) / (independent + HALF)
 
 
 def comparisons(groups: int) -> int:

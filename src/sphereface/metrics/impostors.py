@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-BLOCK = 1024  # rows whose scores with all others are held at a time
+SCORES = 1 << 22  # that are held at a time
 
 
 class HighestDifferent(NamedTuple):
@@ -33,15 +33,16 @@ def count_different(people: ArrayLike) -> int:
 
 
 def highest_different(
-    features: ArrayLike, people: ArrayLike, *, most: int | None = None, floor: float = -np.inf, block: int = BLOCK
+    features: ArrayLike, people: ArrayLike, *, most: int | None = None, floor: float = -np.inf, block: int | None = None
 ) -> HighestDifferent:
     """The `most` highest cosines among all pairs of different people, or all those from `floor` upwards.
 
-    features (N, D) need no length of one; people (N,). Of equal scores, those of earlier places come first. Never is
-    more than a block of the scores in memory, beside those that are kept.
+    features (N, D) need no length of one; people (N,). Of equal scores, those of earlier places come first. Never are
+    more than `block` rows of scores in memory, beside those that are kept.
     """
     unit, who = unit_rows(features), np.asarray(people)
     kept = HighestDifferent(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64), count_different(who))
+    block = block or max(1, SCORES // max(1, len(unit)))
     for start in range(0, len(unit) if most != 0 else 0, block):
         scores = unit[start : start + block] @ unit[start:].T
         wanted = (who[start : start + block, None] != who[None, start:]) & (scores >= floor)
@@ -59,5 +60,9 @@ def highest_different(
 
 
 def _highest(pairs: HighestDifferent, most: int | None) -> HighestDifferent:
-    order = np.lexsort((pairs.right, pairs.left, -pairs.scores))[:most]
-    return HighestDifferent(pairs.scores[order], pairs.left[order], pairs.right[order], pairs.total)
+    scores, left, right, total = pairs
+    if most is not None and len(scores) > most:  # a sort of few: equal scores at the last place stay for now
+        high = np.flatnonzero(scores >= np.partition(scores, -most)[-most])
+        scores, left, right = scores[high], left[high], right[high]
+    order = np.lexsort((right, left, -scores))[:most]
+    return HighestDifferent(scores[order], left[order], right[order], total)
