@@ -19,16 +19,19 @@ from sphereface.data.ijb import (
     write_template_pairs,
 )
 from sphereface.data.manifest import Manifest, write_manifest
+from sphereface.data.shapes import write_ijb
 from sphereface.data.synthetic import SyntheticPeople
 from sphereface.embed.run import embed_set
 from sphereface.embed.store import FEATURES, open_features
 from sphereface.errors import ContractMismatch, DataFormatError, UnreadableImage
-from sphereface.evaluation import ijb
-from sphereface.evaluation.ijb import evaluate_ijb, search_gallery, verify_templates
+from sphereface.evaluation import template_pairs
+from sphereface.evaluation.ijb import evaluate_ijb
+from sphereface.evaluation.search import search_gallery
 from sphereface.evaluation.streams import dots, unit_rows
+from sphereface.evaluation.template_pairs import verify_templates
 from sphereface.evaluation.templates import pool_templates
 from sphereface.faces.warp import targets
-from sphereface.metrics import cmc, tar_at_far, threshold_at_far
+from sphereface.metrics import cmc, rates_over_people, tar_at_far, threshold_at_far
 from tests.evaluation.networks import tiles
 
 PEOPLE, PHOTOS, TEMPLATES = 12, 6, 3  # each person has three templates of two photos: gallery, and two probes
@@ -124,7 +127,7 @@ def ties():
 
 @pytest.mark.parametrize("block", [1, 7, 500, 10_000])
 def test_rates_of_pairs_are_those_of_the_whole_curve(ties, block, monkeypatch):
-    monkeypatch.setattr(ijb, "ROOM", 5)  # so that much is dropped, many times
+    monkeypatch.setattr(template_pairs, "ROOM", 5)  # so that much is dropped, many times
     features, _, first, second, same = ties
     scores = score_matrix(features, features)[first, second]
     fars = (0.1, 0.02, 1e-3, 1e-6)
@@ -141,7 +144,7 @@ def test_rates_of_pairs_are_those_of_the_whole_curve(ties, block, monkeypatch):
     assert "Wilson" in found.intervals
 
 
-def test_draws_of_people_weigh_pairs_as_a_bootstrap_of_all_pairs_would(ties, monkeypatch):
+def test_draws_of_people_weigh_pairs_as_a_bootstrap_of_all_pairs_would(ties):
     features, subjects, first, second, same = ties
     scores = score_matrix(features, features)[first, second]
     fars = (0.1, 0.01)
@@ -152,9 +155,35 @@ def test_draws_of_people_weigh_pairs_as_a_bootstrap_of_all_pairs_would(ties, mon
             return np.full(2, np.nan)
         return np.array([tar_at_far(same, scores, far=far, weights=weights) for far in fars])
 
-    expected = ijb.rates_over_people(slowly, subjects[first], subjects[second], rounds=30, seed=3)
+    expected = rates_over_people(slowly, subjects[first], subjects[second], rounds=30, seed=3)
     assert [found.tar[far] for far in fars] == expected
     assert "30 draws" in found.intervals
+
+
+def test_draws_that_the_kept_pairs_cannot_decide_are_passed_over(ties, monkeypatch):
+    features, subjects, first, second, same = ties
+    asked = {"subjects": subjects, "fars": (0.1,), "rounds": 60}
+    roomy = verify_templates(features, first, second, same, **asked).tar[0.1]
+    monkeypatch.setattr(template_pairs, "SPARE", 1)
+    tight = verify_templates(features, first, second, same, **asked)
+    assert len(tight.tail.negatives) == 169
+    assert tight.tar[0.1].value == roomy.value
+    assert tight.tar[0.1].interval != roomy.interval  # many draws need more than was kept
+
+
+def test_where_everything_ties_nothing_is_accepted_and_json_knows_no_infinity():
+    found = verify_templates(
+        np.ones((4, 2), dtype=np.float32), *np.triu_indices(4, 1), np.arange(6) < 2, fars=(0.5, 0.1)
+    )
+    assert found.tar[0.5].value == 0
+    assert found.thresholds[0.5] == np.inf
+    assert json.loads(json.dumps(found.as_dict(), allow_nan=False))["threshold_at_far"] == {"0.5": None, "0.1": None}
+
+
+def test_too_few_pairs_have_no_rate_at_all(ties):
+    features, subjects, *_ = ties
+    found = verify_templates(features, np.array([0, 0]), np.array([15, 1]), np.array([True, False]), subjects=subjects)
+    assert list(found.tar.values()) == [None] * 6
 
 
 def test_pairs_of_one_kind_are_refused(ties):
@@ -473,3 +502,45 @@ def test_the_card_says_how_image_and_mirror_are_joined(whole, embedder):
     summed = evaluate_ijb(embedder.with_rule("sum"), whole / "meta", faces=whole / "faces", **QUICK)
     assert summed.features == "image and mirror image, summed"
     assert summed.model == Card(name="tiles").name
+
+
+def test_a_synthetic_ijb_b_is_scored_from_its_files(embedder, tmp_path):
+    write_ijb(SyntheticPeople(seed=5), tmp_path / "IJBB", 8, 6, name="ijbb")
+    result = evaluate_ijb(embedder, tmp_path / "IJBB", "ijbb", faces=tmp_path / "IJBB", **QUICK)
+    assert [gallery.name for gallery in result.galleries] == ["S1", "S2"]
+    assert [(gallery.templates, gallery.mated, gallery.strangers) for gallery in result.galleries] == [(4, 8, 8)] * 2
+    assert (result.templates, result.verification.same, result.verification.different) == (24, 16, 8 * 14)
+    assert result.verification.tar[0.1].value > 0.2  # twice what chance would give
+    assert result.mean.rank[1].value > 0.3
+    assert result.notes == ()
+
+
+def test_why_an_image_has_no_feature_is_told(whole, embedder, tmp_path):
+    faces = tmp_path / "faces" / "loose_crop"
+    faces.mkdir(parents=True)
+    for path in (whole / "faces" / "loose_crop").iterdir():
+        (faces / path.name).symlink_to(path)
+    (faces / "3.png").unlink()
+    (faces / "3.png").write_bytes(b"no image")
+    embed_set(tmp_path / "faces", tmp_path / "features", embedder, on_unreadable="skip")
+    with pytest.raises(
+        DataFormatError, match=r"1 of 72 listed images are not in the features, such as 3\.jpg \(.*image"
+    ):
+        evaluate_ijb(tmp_path / "features", whole / "meta")
+    result = evaluate_ijb(tmp_path / "features", whole / "meta", missing="skip", **QUICK)
+    assert list(result.missing) == ["3.jpg"]
+
+
+def test_names_that_may_be_two_images_are_refused(whole, embedder, tmp_path):
+    (tmp_path / "loose_crop").symlink_to(whole / "faces" / "loose_crop")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "5.png").symlink_to(whole / "faces" / "loose_crop" / "5.png")
+    with pytest.raises(DataFormatError, match=r"5\.jpg may be loose_crop/5\.png and more/5\.png; keep one"):
+        evaluate_ijb(embedder, whole / "meta", faces=tmp_path)
+
+
+def test_two_names_for_one_image_are_refused(stored, meta):
+    path = meta / "ijbc_face_tid_mid.txt"
+    path.write_text(path.read_text() + "5.bmp 100 5\n")
+    with pytest.raises(DataFormatError, match=r"loose_crop/5\.png may be 5\.jpg and 5\.bmp"):
+        evaluate_ijb(stored, meta)

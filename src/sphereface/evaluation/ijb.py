@@ -4,14 +4,13 @@
 subject is in the gallery, open-set rates with all others as strangers. Ties count against the model everywhere.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sphereface.contract import Card
 from sphereface.data.ijb import (
@@ -33,50 +32,23 @@ from sphereface.embed.store import Features, Rows, open_features
 from sphereface.errors import DataFormatError
 from sphereface.evaluation.gather import Embeds, Progress, gather, silent
 from sphereface.evaluation.pairs import FEATURES
-from sphereface.evaluation.streams import Scores, Units
+from sphereface.evaluation.search import Search, search_gallery
+from sphereface.evaluation.template_pairs import BLOCK, FARS, TemplateVerification, verify_templates
 from sphereface.evaluation.templates import Templates, pool_templates
-from sphereface.metrics.rates import ROUNDS, Rate, is_supported, rates_over_people, wilson_rate
-from sphereface.metrics.upper_tail import UpperTail, allowed
+from sphereface.metrics.rates import ROUNDS, Rate, is_supported, rates_over_people
 
 Missing = Literal["fail", "skip"]
 Floats = NDArray[np.float64]
 Places = NDArray[np.integer[Any]]
-Bools = NDArray[np.bool_]
 
-FARS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 FPIRS = (1e-1, 1e-2)
 RANKS = (1, 5, 10)
-BLOCK = 1 << 20  # pairs scored at a time
-SPARE = 2  # times the different pairs that the largest FAR needs are kept: some draws of people need more
-ROOM = 1 << 16  # scores beyond those to keep that are worth waiting for before any is dropped
 TIES = "a wrong template that scores as high as the mate goes before it; what ties with the first refused is refused"
-
-
-@dataclass(frozen=True, eq=False)
-class TemplateVerification:
-    """Pairs of templates: how many of the same are accepted at low rates of different ones."""
-
-    same: int
-    different: int
-    tar: Mapping[float, Rate | None]  # by FAR; None where there are too few different pairs to tell
-    thresholds: Mapping[float, float | None]
-    tail: UpperTail  # the exact curve, as far as the largest FAR
-    intervals: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "same": self.same,
-            "different": self.different,
-            "tar_at_far": {f"{far:g}": rate and rate.as_dict() for far, rate in self.tar.items()},
-            "threshold_at_far": {f"{far:g}": threshold for far, threshold in self.thresholds.items()},
-            "intervals": self.intervals,
-        }
 
 
 @dataclass(frozen=True)
 class GalleryRates:
-    """What was found in one gallery, or on average in all."""
+    """What was found in one gallery; or the mean of the rates in all, with the sums of the counts."""
 
     name: str
     templates: int
@@ -224,183 +196,6 @@ def evaluate_ijb(
     )
 
 
-def verify_templates(
-    features: Units,
-    first: Places,
-    second: Places,
-    same: Bools,
-    *,
-    subjects: Places | None = None,
-    fars: Sequence[float] = FARS,
-    rounds: int = ROUNDS,
-    seed: int = 0,
-    block: int = BLOCK,
-) -> TemplateVerification:
-    """True accept rates of pairs (N,) of rows of features (T, D); scores are made in blocks, and few of them are kept.
-
-    With `subjects` (T,), who agree with `same`, intervals are from a bootstrap over people, else Wilson's.
-    """
-    total, positive = len(same), int(same.sum())
-    if not 0 < positive < total:
-        raise ValueError(f"{positive:,} of {total:,} pairs are the same person; wanted some of either kind")
-    supported = [far for far in fars if is_supported(far, total - positive)]
-    needed = allowed(max(supported, default=0.0), total - positive)
-    scores, highest = Scores(features, features), _Highest(min(total - positive, SPARE * needed + 1))
-    positives, where = [], np.flatnonzero(same)
-    for start in range(0, total, block):
-        chunk = slice(start, start + block)
-        found, is_same = scores.among_probes(first[chunk], second[chunk]), same[chunk]
-        positives.append(found[is_same])
-        different = np.flatnonzero(~is_same)
-        highest.add(found[different], different + start)
-    accepted = np.concatenate(positives)
-    falling = np.argsort(-accepted, kind="stable")
-    accepted, where = accepted[falling], where[falling]
-    refused, others = highest.falling()
-    tail = UpperTail(accepted, refused, total - positive)
-    values = [tail.tar_at_far(far) for far in supported]
-    if subjects is None:
-        found_rates = [wilson_rate(value, positive) for value in values]
-    else:
-        left, right, counts = _pairs_of_people(subjects, first[~same], second[~same])
-        listed = np.concatenate([where, others])
-        found_rates = rates_over_people(
-            partial(_tars, tail, counts, supported),
-            np.concatenate([subjects[first[listed]], left]),
-            np.concatenate([subjects[second[listed]], right]),
-            rounds=rounds,
-            seed=seed,
-        )
-    rates = dict(zip(supported, found_rates, strict=True))
-    return TemplateVerification(
-        same=positive,
-        different=total - positive,
-        tar={far: rates.get(far) for far in fars},
-        thresholds={far: tail.threshold_at_far(far) if far in rates else None for far in fars},
-        tail=tail,
-        intervals=f"Wilson's over {positive:,} same pairs, as if they were independent"
-        if subjects is None
-        else f"bootstrap over people, {rounds:,} draws",
-    )
-
-
-class _Highest:
-    """The `keep` highest of a stream of scores, with their places."""
-
-    def __init__(self, keep: int) -> None:
-        self.keep, self._cut = keep, -np.inf
-        self._parts: list[tuple[Floats, Places]] = [(np.zeros(0), np.zeros(0, dtype=np.int64))]
-        self._held = 0
-
-    def add(self, scores: Floats, places: Places) -> None:
-        near = np.flatnonzero(scores >= self._cut)
-        self._parts.append((scores[near], places[near]))
-        self._held += len(near)
-        if self._held > 2 * self.keep + ROOM:
-            scores, places = (np.concatenate(part) for part in zip(*self._parts, strict=True))
-            best = np.argpartition(-scores, self.keep - 1)[: self.keep]
-            self._parts, self._held = [(scores[best], places[best])], self.keep
-            self._cut = float(scores[best].min())
-
-    def falling(self) -> tuple[Floats, Places]:
-        """The highest scores, falling, and their places."""
-        scores, places = (np.concatenate(part) for part in zip(*self._parts, strict=True))
-        order = np.argsort(-scores, kind="stable")[: self.keep]
-        return scores[order], places[order]
-
-
-def _pairs_of_people(subjects: Places, first: Places, second: Places) -> tuple[Places, Places, Floats]:
-    """Each pair of people once, and how often it occurs: what all different pairs weigh needs no more."""
-    names, who = np.unique(subjects, return_inverse=True)
-    a, b = who[first], who[second]
-    keys, counts = np.unique(np.minimum(a, b) * len(names) + np.maximum(a, b), return_counts=True)
-    return names[keys // len(names)], names[keys % len(names)], counts.astype(np.float64)
-
-
-def _tars(tail: UpperTail, counts: Floats, fars: Sequence[float], weights: Floats) -> Floats:
-    """True accept rates when pairs count so often: same ones, kept different ones, and then all pairs of people.
-
-    nan if nothing of either kind is left, or if the kept ones cannot decide.
-    """
-    same, kept, people = np.split(weights, [len(tail.positives), len(tail.positives) + len(tail.negatives)])
-    accepted, passed, total = np.append(0.0, np.cumsum(same)), np.cumsum(kept), float((people * counts).sum())
-    if not accepted[-1] or not total:
-        return np.full(len(fars), np.nan)
-    rates = []
-    for far in fars:
-        refused = int(np.searchsorted(passed, far * total * (1 + 1e-12), side="right"))
-        if refused < len(passed):
-            above = np.searchsorted(-tail.positives, -tail.negatives[refused], side="left")
-            rates.append(accepted[above] / accepted[-1])
-        else:
-            rates.append(1.0 if tail.is_whole else np.nan)
-    return np.array(rates)
-
-
-class Search(NamedTuple):
-    """What looking probes up in a gallery found."""
-
-    mated: Places  # probes whose subject is in the gallery
-    ranks: Places  # of their best mates: 1 + how many templates of others score at least as high
-    scores: Floats  # of their best mates
-    strangers: Places  # the other probes
-    highest: Floats  # their highest scores with anyone
-
-    def rates(self, ranks: Sequence[int], fpirs: Sequence[float], weights: Floats) -> Floats:
-        """Shares of mated probes at each rank, and found at each FPIR, when probes (P,) count so often."""
-        counts, strange = weights[self.mated], weights[self.strangers]
-        if not counts.sum() or (len(fpirs) and not strange.sum()):
-            return np.full(len(ranks) + len(fpirs), np.nan)
-        found = [counts[self.ranks <= rank].sum() for rank in ranks]
-        order = np.argsort(-self.highest, kind="stable")
-        passed = np.cumsum(strange[order])
-        for fpir in fpirs:
-            refused = int(np.searchsorted(passed, fpir * passed[-1] * (1 + 1e-12), side="right"))
-            limit = self.highest[order[refused]] if refused < len(order) else -np.inf
-            found.append(counts[(self.ranks == 1) & (self.scores > limit)].sum())
-        return np.array(found) / counts.sum()
-
-
-def search_gallery(probes: Units, probe_subjects: ArrayLike, gallery: Units, gallery_subjects: ArrayLike) -> Search:
-    """Look probes (P, D) up in a gallery (G, D), a part of it at a time.
-
-    A matrix product finds what is near; whatever its rounding could decide is scored exactly, so ties are ties.
-    """
-    asked, known = np.asarray(probe_subjects), np.asarray(gallery_subjects)
-    scores = Scores(probes, gallery)
-    rows, columns = _mates(asked, known)
-    best = np.full(len(asked), -np.inf)
-    np.maximum.at(best, rows, scores.exact(rows, columns))
-    is_mated = np.zeros(len(asked), dtype=bool)
-    is_mated[rows] = True
-    before = np.zeros(len(asked), dtype=np.int64)
-    highest = np.full(len(asked), -np.inf)
-    for first, piece in scores.blocks([len(known)]):
-        mated, strangers = np.flatnonzero(is_mated), np.flatnonzero(~is_mated)
-        wrong = asked[mated, None] != known[first : first + piece.shape[1]]
-        beyond = piece[mated] - best[mated, None]
-        sure = beyond > scores.error
-        before[mated] += (sure & wrong).sum(axis=1)
-        row, column = np.nonzero(wrong & ~sure & (beyond >= -scores.error))
-        passes = scores.exact(mated[row], column + first) >= best[mated[row]]
-        np.add.at(before, mated[row[passes]], 1)
-        near = piece[strangers]
-        lowest = np.maximum(near.max(axis=1).astype(np.float64) - 2 * scores.error, highest[strangers] - scores.error)
-        row, column = np.nonzero(near >= lowest[:, None])
-        np.maximum.at(highest, strangers[row], scores.exact(strangers[row], column + first))
-    mated, strangers = np.flatnonzero(is_mated), np.flatnonzero(~is_mated)
-    return Search(mated, 1 + before[mated], best[mated], strangers, highest[strangers])
-
-
-def _mates(asked: Places, known: Places) -> tuple[Places, Places]:
-    """Every probe with every template of its subject in the gallery."""
-    order = np.argsort(known, kind="stable")
-    begin, end = (np.searchsorted(known[order], asked, side=side) for side in ("left", "right"))
-    rows = np.repeat(np.arange(len(asked)), end - begin)
-    within = np.arange(len(rows)) - np.repeat(np.cumsum(end - begin) - (end - begin), end - begin)
-    return rows, order[begin[rows] + within]
-
-
 @dataclass(frozen=True, eq=False)
 class _Lists:
     """All that the metadata says, checked against each other."""
@@ -479,8 +274,8 @@ def _embedded(
     absent = _absent_images(images, places, {}, str(faces), missing)
     gathered = gather(features, found, places.values(), skip=missing == "skip", progress=progress)
     rows = {image: gathered.rows[place] for image, place in places.items() if place in gathered.rows}
-    unread = {image: gathered.unreadable[found.paths[place]] for image, place in places.items() if image not in rows}
-    return _Source(gathered.features, rows, {**absent, **unread}, features.card, (note,) if note else ())
+    broken = {image: gathered.unreadable[found.paths[place]] for image, place in places.items() if image not in rows}
+    return _Source(gathered.features, rows, {**absent, **broken}, features.card, (note,) if note else ())
 
 
 def _absent_images(
@@ -542,7 +337,7 @@ def _verify(
 ) -> tuple[TemplateVerification, list[str]]:
     """1:1 over the pairs both of whose templates are there, and what is to be noted about it."""
     assert lists.pairs
-    first, second = templates.find(lists.pairs.first), templates.find(lists.pairs.second)
+    first, second = (templates.find(side).astype(np.int32) for side in (lists.pairs.first, lists.pairs.second))
     usable = (first >= 0) & (second >= 0)
     first, second, same = first[usable], second[usable], lists.pairs.same[usable]
     subjects = np.array([lists.subjects.get(number, -1) for number in templates.numbers.tolist()])
@@ -590,26 +385,24 @@ def _identify(
 
     rates = iter(rates_over_people(measure, who, who, rounds=rounds, seed=seed))
     results = tuple(
-        _gallery_rates(name, size, len(search.mated), len(search.strangers), ranks, fpirs, told[name], rates.__next__)
+        GalleryRates(name, size, len(search.mated), len(search.strangers), *_take(rates, ranks, fpirs, told[name]))
         for name, (size, search) in searches.items()
     )
-    sizes = [sum(getattr(result, what) for result in results) for what in ("templates", "mated", "strangers")]
-    return results, _gallery_rates(f"mean of {', '.join(searches)}", *sizes, ranks, fpirs, shared, rates.__next__)
+    mean = GalleryRates(
+        f"mean of {', '.join(searches)}",
+        sum(result.templates for result in results),
+        sum(result.mated for result in results),
+        sum(result.strangers for result in results),
+        *_take(rates, ranks, fpirs, shared),
+    )
+    return results, mean
 
 
-def _gallery_rates(
-    name: str,
-    templates: int,
-    mated: int,
-    strangers: int,
-    ranks: Sequence[int],
-    fpirs: Sequence[float],
-    told: Sequence[float],
-    following: Callable[[], Rate],
-) -> GalleryRates:
-    """Take the rates that follow: one for each rank, then one for each FPIR that can be told."""
-    rank = {each: following() for each in ranks}
-    return GalleryRates(name, templates, mated, strangers, rank, {f: following() if f in told else None for f in fpirs})
+def _take(
+    rates: Iterator[Rate], ranks: Sequence[int], fpirs: Sequence[float], told: Sequence[float]
+) -> tuple[dict[int, Rate], dict[float, Rate | None]]:
+    """The rates that follow: one for each rank, then one for each FPIR that can be told."""
+    return {rank: next(rates) for rank in ranks}, {fpir: next(rates) if fpir in told else None for fpir in fpirs}
 
 
 def _present(listed: Mapping[int, int], templates: Templates) -> tuple[Places, Places]:
