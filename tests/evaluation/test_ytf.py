@@ -19,7 +19,7 @@ from sphereface.evaluation.ytf import evaluate_ytf, evenly, in_time, verify_scor
 from tests.evaluation import transcriptions
 from tests.evaluation.networks import tiles
 
-PEOPLE, FRAMES = 20, 12
+PEOPLE, FRAMES = 20, 5
 QUICK = {"rounds": 20}
 
 
@@ -107,8 +107,9 @@ def test_thresholds_on_scores_come_from_the_other_splits():
     for number in range(6):
         rest, test = split != number + 1, split == number + 1
         grid = np.arange(-10_000, 10_001) / 10_000
-        right = [((scores[rest] > t) & same[rest]).sum() + ((scores[rest] < t) & ~same[rest]).sum() for t in grid]
-        threshold = grid[np.array(right) == max(right)].mean()
+        above, below = scores[rest, None] > grid, scores[rest, None] < grid
+        right = np.where(same[rest, None], above, below).sum(0)
+        threshold = grid[right == right.max()].mean()
         assert found.thresholds[number] == pytest.approx(threshold)
         wanted = np.where(same[test], scores[test] > threshold, scores[test] < threshold)
         assert found.accuracies[number] == pytest.approx(wanted.mean())
@@ -131,6 +132,8 @@ def test_rules_without_a_mean_say_of_scores_what_they_say_of_features(rule):
 def test_wrong_shapes_and_a_single_split_of_scores_are_refused():
     with pytest.raises(ValueError, match=r"shapes \(2,\), \(3,\), \(2,\)"):
         verify_scores([0, 1], [True, False, True], [0, 1])
+    with pytest.raises(ValueError, match="unknown rule 'mine'"):
+        verify_scores([0, 1], [True, False], [0, 1], rule="mine")
     with pytest.raises(ValueError, match="1 fold; wanted at least 2"):
         verify_scores([0, 1], [True, False], [3, 3])
 
@@ -148,16 +151,19 @@ def test_frames_are_evenly_spaced_and_never_more_than_asked_for():
         assert abs(chosen[0] - (count - 1 - chosen[-1])) <= 1  # as much is left out before as behind
 
 
-def test_frames_are_taken_in_the_order_of_time_not_of_their_names(whole, embedder):
+def test_frames_are_taken_in_the_order_of_time_not_of_their_names(whole, root, embedder):
     assert sorted(["v/0.100.jpg", "v/0.99.jpg", "v/0.9.jpg"], key=in_time) == ["v/0.9.jpg", "v/0.99.jpg", "v/0.100.jpg"]
-    result = evaluate_ytf(embedder, whole, frames=4, **QUICK)
+    for path in list(root.glob("*/*/*.png")):  # frames 1 ... 5 become 8 ... 12
+        video, number = path.stem.split(".")
+        path.rename(path.with_name(f"{video}.{int(number) + 7}.png"))
+    result = evaluate_ytf(embedder, root, frames=2, **QUICK)
     pairs, same, split = listed(whole)
-    mean = {video: features_of(embedder, whole, video, (2, 5, 8, 11)).mean(0) for pair in pairs for video in pair}
+    mean = {video: features_of(embedder, whole, video, (2, 4)).mean(0) for pair in pairs for video in pair}
     left, right = (np.stack([mean[pair[side]] for pair in pairs]) for side in (0, 1))
     expected = verify_folds(left, right, same, split)
     np.testing.assert_allclose(result.report.thresholds, expected.thresholds, atol=1e-9)
-    assert result.embedded == 4 * result.videos
-    assert "up to 4 evenly spaced frames" in result.sentence
+    assert result.embedded == 2 * result.videos
+    assert "up to 2 evenly spaced frames" in result.sentence
 
 
 def test_each_video_is_embedded_once_and_alone(whole, embedder):
@@ -170,9 +176,9 @@ def test_each_video_is_embedded_once_and_alone(whole, embedder):
             seen.append(len(faces))
             return embedder.embed(faces)
 
-    result = evaluate_ytf(Counting(), whole, frames=5, progress=lambda *done: heard.append(done), **QUICK)
-    assert seen == [5] * result.videos
-    assert heard[-1] == (5 * result.videos, 5 * result.videos)
+    result = evaluate_ytf(Counting(), whole, frames=3, progress=lambda *done: heard.append(done), **QUICK)
+    assert seen == [3] * result.videos
+    assert heard[-1] == (3 * result.videos, 3 * result.videos)
 
 
 def test_the_list_may_lie_elsewhere_and_is_named(whole, embedder, tmp_path):
@@ -267,7 +273,7 @@ def test_faces_made_for_another_model_are_refused(root, embedder):
 
 def test_features_that_are_not_numbers_are_refused_by_name(whole):
     broken = Embedder(lambda inputs: np.full((len(inputs), 3), np.nan, np.float32), Card())
-    with pytest.raises(JobFailed, match=r"not finite, such as that of p0000/"):
+    with pytest.raises(JobFailed, match=r"not finite, such as that of p000[01]/"):
         evaluate_ytf(broken, whole)
 
 
@@ -276,6 +282,7 @@ def test_features_that_are_not_numbers_are_refused_by_name(whole):
     [
         ({"policy": "median"}, "unknown policy 'median'; choose one of mean feature, mean score, max score"),
         ({"frames": 0}, "frames is 0; wanted at least 1"),
+        ({"scratch": "nowhere"}, "nowhere: no such folder"),
         ({"rule": "mine"}, "unknown rule 'mine'"),
         ({"missing": "centre"}, "missing is 'centre'"),
     ],

@@ -237,15 +237,18 @@ def _lfw(people: int, photos: int, seed: int) -> Plan:
 
 
 def _ytf(people: int, frames: int, seed: int) -> Plan:
+    def name(person: int, video: int) -> str:
+        return f"p{person:04d}/{video}"
+
     pairs = [
-        VideoPair(split + 1, *(f"p{person:04d}/{video}" for person, video in (pair.left, pair.right)), same=pair.same)
+        VideoPair(split + 1, name(*pair.left), name(*pair.right), pair.same)
         for split, chosen in enumerate(_balanced(_folds(people), VIDEOS, YTF_PAIRS, seed))
         for pair in chosen
     ]
     return Plan(
         tuple(
             # Numbers without zeros before them, as in the published set: their sorted order is not that of time.
-            Face(f"p{person:04d}/{video}/{video}.{number + 1}.png", person, video, number)
+            Face(f"{name(person, video)}/{video}.{number + 1}.png", person, video, number)
             for person in range(people)
             for video in range(VIDEOS)
             for number in range(frames)
@@ -258,7 +261,8 @@ def _megaface(people: int, photos: int, seed: int) -> Plan:
     """Every twentieth probe shows a stranger, every twentieth distractor one of the people among the probes."""
     del seed  # nothing is chosen at random here
     strangers = range(people, people * (1 + STRANGERS))
-    probes, distractors = [], []
+    probes: list[Face] = []
+    distractors: list[Face] = []
     for number in range(people * photos):
         person, photo = divmod(number, photos)
         shown = (strangers.stop + number, 0) if _is_noise(number) else (person, photo)
@@ -303,7 +307,8 @@ def _ijb(people: int, photos: int, seed: int, *, name: IjbName = "ijbc") -> Plan
     faces: list[Face] = []
     media: list[str] = []
     points: list[str] = []
-    lists: dict[str, list[str]] = {f"gallery_{gallery}": [] for gallery in GALLERIES[name]} | {"probe_mixed": []}
+    homes = (*(f"gallery_{gallery}" for gallery in GALLERIES[name]), "probe_mixed")
+    lists: dict[str, list[str]] = {home: [] for home in homes}
     landmarks = " ".join(f"{number:.4f}" for number in targets().ravel().tolist())  # the faces are aligned already
     medium = 0
     for person in range(people):
