@@ -6,12 +6,23 @@ here only, and without torch.
 
 import hashlib
 import json
+import math
 import re
+from bisect import bisect_right
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 from safetensors import SafetensorError, safe_open
 
 from sphereface.errors import ContractMismatch, ModelFileError
@@ -19,6 +30,8 @@ from sphereface.errors import ContractMismatch, ModelFileError
 METADATA_KEY = "sphereface.card"
 
 Norm = Literal["batch"] | None
+FeatureRule = Literal["concatenate", "sum", "image"]  # image and mirror image, or the image alone
+Measured = Literal["measured", "below what was measured", "above what was measured"]
 
 
 class Record(BaseModel):
@@ -61,24 +74,133 @@ class Preprocessing(Alignment):
         return Alignment(template=self.template, crop=self.crop)
 
 
-class Threshold(Record):
-    """A score from which two faces count as the same person, and where that was measured."""
+class Grown(Record):
+    """A record that got fields later: they are written only where they say something.
+
+    So the text of an older card, and the hashes that were taken of it, stay as they were.
+    """
+
+    later: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {field: value for field, value in write(self).items() if value or field not in self.later}
+
+
+class Threshold(Grown):
+    """A score from which two faces count as the same person, and where that was measured.
+
+    One for searches has a gallery's size, the rate of searches for strangers that find somebody (FPIR), and as `far`
+    the rate of one comparison that gives this FPIR if comparisons are independent.
+    """
+
+    later: ClassVar[frozenset[str]] = frozenset({"interval", "fpir", "gallery_size", "approximate"})
 
     score: float = Field(ge=-1, le=1)
     far: float = Field(gt=0, lt=1)
     measured_on: str
+    interval: tuple[float, float] | None = None  # 95 %, of the score
+    fpir: float | None = Field(default=None, gt=0, lt=1)
+    gallery_size: int | None = Field(default=None, ge=1)
+    approximate: bool = False  # taken from `far`, as if comparisons were independent
+
+    @model_validator(mode="after")
+    def _agree(self) -> "Threshold":
+        if (self.fpir is None) != (self.gallery_size is None):
+            raise ValueError("fpir and gallery_size belong together")
+        if self.interval and not self.interval[0] <= self.score <= self.interval[1]:
+            raise ValueError(f"score {self.score} outside of its interval {self.interval}")
+        return self
 
 
-class Card(Record):
+class FalseAcceptRate(NamedTuple):
+    """The share of different people that score as high, and whether the data reached so far."""
+
+    far: float  # where the data did not reach: the last rate that they did
+    said: Measured = "measured"
+
+    def __str__(self) -> str:
+        match self.said:
+            case "measured":
+                return f"{self.far:.2g}"
+            case "below what was measured":
+                return f"below {self.far:.2g}, {self.said}"
+            case _:
+                return f"above {self.far:.2g}, {self.said}"
+
+
+class ImpostorTail(Record):
+    """How often different people score so high: rising scores, each with the share of pairs that reach it."""
+
+    scores: tuple[float, ...] = Field(min_length=1)
+    fars: tuple[float, ...]
+    people: int = Field(ge=2)
+    pairs: int = Field(ge=1)  # of photos of different people
+    weigh: Literal["people", "pairs"]  # whether two people have the same say, or two photos
+    feature_rule: FeatureRule
+    measured_on: str
+
+    @model_validator(mode="after")
+    def _falls(self) -> "ImpostorTail":
+        falls = all(a < b for a, b in pairwise(self.scores)) and all(a > b > 0 for a, b in pairwise(self.fars))
+        if len(self.fars) != len(self.scores) or not falls or not 0 < self.fars[0] <= 1:
+            raise ValueError("an impostor tail has rising scores, and as many rates, which fall and stay above 0")
+        return self
+
+    def far_of(self, score: float) -> FalseAcceptRate:
+        """The rate at a score, straight in its logarithm between two points; beyond the ends it says so."""
+        if not math.isfinite(score):
+            raise ValueError(f"score is {score}; wanted a cosine")
+        if score < self.scores[0]:
+            return FalseAcceptRate(self.fars[0], "above what was measured")
+        if score > self.scores[-1]:
+            return FalseAcceptRate(self.fars[-1], "below what was measured")
+        after = min(bisect_right(self.scores, score), len(self.scores) - 1)
+        before = max(after - 1, 0)
+        if before == after:
+            return FalseAcceptRate(self.fars[0])
+        share = (score - self.scores[before]) / (self.scores[after] - self.scores[before])
+        return FalseAcceptRate(self.fars[before] ** (1 - share) * self.fars[after] ** share)
+
+
+class Member(Record):
+    """One of the models of an ensemble."""
+
+    name: str
+    model: str  # SHA-256 of its file
+    card: str  # hash of its card
+
+
+class Card(Grown):
     """What a user of a model must know."""
+
+    later: ClassVar[frozenset[str]] = frozenset({"impostor_tail", "members"})
 
     format: Literal[1] = 1
     name: str = ""
     architecture: Architecture | None = None
     preprocessing: Preprocessing = Preprocessing()
-    feature_rule: Literal["concatenate", "sum", "image"] = "concatenate"  # image and mirror image, or the image alone
+    feature_rule: FeatureRule = "concatenate"
     thresholds: tuple[Threshold, ...] = ()
     licences: dict[str, str] = Field(default_factory=dict)  # of code, weights, data
+    impostor_tail: ImpostorTail | None = None
+    members: tuple[Member, ...] = ()  # of an ensemble; then colour, mean and scale are theirs
+
+    def far_of(self, score: float) -> FalseAcceptRate:
+        """How often different people score so high, from the calibration that the card carries.
+
+        >>> str(read_card("model.safetensors").far_of(0.61))
+        'below 6e-05, below what was measured'
+        """
+        tail = self.impostor_tail
+        if tail is None:
+            raise ContractMismatch(f"the card of {self.name or 'this model'} has no impostor tail; calibrate the model")
+        if tail.feature_rule != self.feature_rule:
+            raise ContractMismatch(
+                f"the impostor tail was measured under the feature rule {tail.feature_rule}, the features are made "
+                f"under {self.feature_rule}; calibrate the model under that rule"
+            )
+        return tail.far_of(score)
 
     def metadata(self) -> dict[str, str]:
         """The card as a model file stores it."""

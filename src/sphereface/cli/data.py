@@ -27,6 +27,16 @@ class Age(StrEnum):
     old = "old"
 
 
+class ShapeName(StrEnum):
+    """Sets that synthetic people can look like."""
+
+    folder = "folder"
+    lfw = "lfw"
+    ytf = "ytf"
+    megaface = "megaface"
+    ijb = "ijb"
+
+
 class DetectorName(StrEnum):
     """Detectors."""
 
@@ -81,12 +91,15 @@ def data() -> None:
 
 @app.command()
 def synth(
-    folder: Path = typer.Argument(help="Where to write pNNNN/NNNN.png."),
+    folder: Path = typer.Argument(help="Where to write pNNNN/NNNN.png, or what the shape asks for."),
     people: int = typer.Option(100, min=1, help="How many people."),
-    photos: int = typer.Option(20, min=1, help="Photos of each."),
+    photos: int = typer.Option(20, min=1, help="Photos of each; for ytf, frames of each of their three videos."),
     seed: int = typer.Option(0, min=0, help="Another seed, another population."),
     skin: Skin | None = typer.Option(None, help="Only people of this group."),
     age: Age | None = typer.Option(None, help="Only people of this group."),
+    shape: ShapeName = typer.Option(
+        ShapeName.folder, help="A plain folder, or files and lists as a published set has."
+    ),
     workers: int = typer.Option(os.cpu_count() or 1, min=1, help="Processes; the faces do not depend on it."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
 ) -> None:
@@ -95,18 +108,21 @@ def synth(
     Example: sphereface data synth faces --people 500 --photos 20 --seed 7
     """
     from sphereface.cli.progress import bars
+    from sphereface.data.shapes import num_faces, write_shape
     from sphereface.data.synthetic import VERSION, SyntheticPeople
 
     population = SyntheticPeople(seed=seed, skin=skin.value if skin else None, age=age.value if age else None)
+    faces = num_faces(shape.value, people, photos)
     start = time.perf_counter()
     with bars() as begin:
-        population.write(folder, people, photos, workers=workers, progress=begin("drawing faces", people * photos))
-    rate = people * photos / (time.perf_counter() - start)
+        bar = begin("drawing faces", faces)
+        write_shape(population, folder, people, photos, shape=shape.value, workers=workers, progress=bar)
+    rate = faces / (time.perf_counter() - start)
     if as_json:
         result = {"folder": str(folder), "version": VERSION, "seed": seed, "people": people, "photos": photos}
-        typer.echo(json.dumps({**result, "faces_per_second": round(rate, 1)}))
+        typer.echo(json.dumps({**result, "shape": shape.value, "faces": faces, "faces_per_second": round(rate, 1)}))
     else:
-        typer.echo(f"{people * photos:,} faces of {people:,} people in {folder} ({rate:.0f} faces/s)")
+        typer.echo(f"{faces:,} faces of {people:,} people in {folder} ({rate:.0f} faces/s)")
 
 
 @app.command()

@@ -1,0 +1,413 @@
+"""Groups at one threshold: rates against loops over all pairs, and verdicts on simulated people."""
+
+import json
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from sphereface.contract import Card
+from sphereface.data.aligning import AlignReport
+from sphereface.data.attributes import read_attributes
+from sphereface.data.lists import write_landmarks
+from sphereface.errors import DataFormatError
+from sphereface.evaluation.groups import groups_of_set, read_detection, same_pairs
+from sphereface.evaluation.whole import WholeSet
+from sphereface.metrics.group_rates import FalseMatches, GroupCounts, GroupRates
+from sphereface.metrics.intervals import wilson
+
+QUICK = {"far": 1e-2, "rounds": 100}
+
+
+def people_of(groups):
+    return [f"p{number:03d}" for number in range(len(groups))]
+
+
+def simulated(seed, groups, *, photos=4, noise=None, likeness=None, size=24):
+    """A set of people around random points; `noise` (FNMR) and `likeness` to each other (FMR) by group.
+
+    Photos of some people are noisier than those of others, as in life.
+    """
+    rng = np.random.default_rng(seed)
+    noise, likeness = noise or {}, likeness or {}
+    common = {group: rng.normal(size=size) for group in sorted(set(groups))}
+    points = rng.normal(size=(len(groups), size))
+    points = np.array([p + likeness.get(g, 0) * common[g] for p, g in zip(points, groups, strict=True)])
+    spread = np.array([noise.get(group, 1.0) for group in groups]) * np.exp(0.3 * rng.normal(size=len(groups)))
+    labels = np.repeat(np.arange(len(groups)), photos)
+    features = points[labels] + spread[labels, None] * rng.normal(size=(len(labels), size))
+    people = people_of(groups)
+    paths = [f"{people[label]}/{place:05d}.png" for place, label in enumerate(labels)]
+    return WholeSet("simulated", features.astype(np.float32), labels, people, paths, Card(name="none"), {})
+
+
+def table(path, rows, header="person,group"):
+    path.write_text("\n".join([header, *(",".join(row) for row in rows)]) + "\n")
+    return read_attributes(path)
+
+
+@pytest.fixture
+def by_person(tmp_path):
+    def write(groups):
+        return table(tmp_path / "groups.csv", zip(people_of(groups), groups, strict=True))
+
+    return write
+
+
+THREE = ["a"] * 20 + ["b"] * 20 + ["c"] * 20
+
+
+# Rates
+
+
+def by_loops(whole, groups, far):
+    """Threshold, FMR of each two groups and FNMR of each, from every pair, one at a time."""
+    unit = whole.features.astype(float)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    cosine = unit @ unit.T
+    pairs = list(combinations(range(len(unit)), 2))
+    different = [pair for pair in pairs if whole.labels[pair[0]] != whole.labels[pair[1]]]
+    same = [pair for pair in pairs if whole.labels[pair[0]] == whole.labels[pair[1]]]
+    falling = sorted((cosine[pair] for pair in different), reverse=True)
+    refused = falling[int(far * len(falling))]  # all above it pass
+    names = sorted({group for group in groups if group})
+    fmr = {}
+    for one in names:
+        for two in names:
+            among = [p for p in different if {(groups[p[0]], groups[p[1]])} & {(one, two), (two, one)}]
+            fmr[one, two] = np.mean([cosine[pair] > refused for pair in among])
+    fnmr = {}
+    for name in names:
+        among = [pair for pair in same if groups[pair[0]] == groups[pair[1]] == name]
+        fnmr[name] = np.mean([cosine[pair] <= refused for pair in among])
+    return refused, fmr, fnmr
+
+
+def test_rates_and_matrix_are_those_of_every_pair_looked_at_alone(by_person):
+    whole = simulated(0, THREE, photos=3)
+    report = groups_of_set(whole, by_person(THREE), **QUICK)
+    refused, fmr, fnmr = by_loops(whole, [THREE[label] for label in whole.labels], 1e-2)
+    found = report.attributes[0]
+    for line, row in zip(found.groups, found.matrix, strict=True):
+        assert line.fnmr.value == pytest.approx(fnmr[line.name])
+        assert line.fmr.value == pytest.approx(fmr[line.name, line.name])
+        assert [rate.value for rate in row] == pytest.approx([fmr[line.name, other] for other in "abc"])
+        assert (line.people, line.photos, line.same) == (20, 60, 60)
+        assert line.different == 60 * 57 / 2
+    assert report.threshold > refused
+    assert report.different == 180 * 177 / 2
+    assert report.fmr == pytest.approx(int(1e-2 * report.different) / report.different)
+
+
+def test_groups_of_images_count_only_pairs_of_images_that_are_both_in_the_group(tmp_path):
+    whole = simulated(1, ["x"] * 40, photos=6)
+    groups = ["young" if place % 2 else "old" for place in range(len(whole.paths))]
+    groups[::7] = [""] * len(groups[::7])  # not stated
+    listed = table(tmp_path / "groups.csv", zip(whole.paths, groups, strict=True), "path,age")
+    report = groups_of_set(whole, listed, **QUICK)
+    _, fmr, fnmr = by_loops(whole, groups, 1e-2)
+    found = report.attributes[0]
+    assert [line.name for line in found.groups] == ["old", "young"]
+    for line, row in zip(found.groups, found.matrix, strict=True):
+        assert line.fnmr.value == pytest.approx(fnmr[line.name])
+        assert [rate.value for rate in row] == pytest.approx([fmr[line.name, other] for other in ("old", "young")])
+    assert found.unstated == groups.count("")
+
+
+def test_a_path_may_have_another_suffix_in_the_table(tmp_path, by_person):
+    whole = simulated(0, THREE)
+    rows = [(path.replace(".png", ".jpg"), THREE[label]) for path, label in zip(whole.paths, whole.labels, strict=True)]
+    listed = groups_of_set(whole, table(tmp_path / "paths.csv", rows, "path,group"), **QUICK)
+    assert listed.attributes == groups_of_set(whole, by_person(THREE), **QUICK).attributes
+
+
+def test_a_draw_of_people_counts_each_pair_as_often_as_both_were_drawn():
+    rng = np.random.default_rng(0)
+    person, group = rng.integers(0, 6, 40), rng.integers(0, 2, 40)
+    passes = np.triu(rng.random((40, 40)) < 0.2, 1)
+    pairs = list(combinations(range(40), 2))
+    photos, same, missed = np.zeros((3, 6, 2))
+    np.add.at(photos, (person, group), 1)
+    for a, b in pairs:
+        if person[a] == person[b] and group[a] == group[b]:
+            same[person[a], group[a]] += 1
+            missed[person[a], group[a]] += not passes[a, b]
+    a, b = np.array([pair for pair in pairs if passes[pair] and person[pair[0]] != person[pair[1]]]).T
+    counts = GroupCounts(photos, same, missed, FalseMatches(person[a], person[b], group[a], group[b]))
+    drawn = rng.integers(0, 4, (5, 6)).astype(float)
+    counted = counts.counted(drawn)
+    for k, weight in enumerate(drawn):
+        for g, h in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            among = [p for p in pairs if person[p[0]] != person[p[1]] and sorted(group[list(p)]) == sorted((g, h))]
+            times = [weight[person[p[0]]] * weight[person[p[1]]] for p in among]
+            assert counted.different[k, g, h] == sum(times)
+            assert counted.false[k, g, h] == sum(t * passes[p] for t, p in zip(times, among, strict=True))
+        for g in (0, 1):
+            among = [p for p in pairs if person[p[0]] == person[p[1]] and (group[list(p)] == g).all()]
+            assert counted.same[k, g] == sum(weight[person[p[0]]] for p in among)
+            assert counted.missed[k, g] == sum(weight[person[p[0]]] * (not passes[p]) for p in among)
+
+
+def test_same_pairs_are_all_of_one_person():
+    people = np.array([2, 0, 2, 1, 0, 2])
+    assert sorted(zip(*same_pairs(people), strict=True)) == [(0, 2), (0, 5), (1, 4), (2, 5)]
+
+
+def test_a_threshold_may_be_given(by_person):
+    whole = simulated(0, THREE)
+    stated = groups_of_set(whole, by_person(THREE), **QUICK)
+    given = groups_of_set(whole, by_person(THREE), threshold=stated.threshold, rounds=100)
+    assert given.attributes == stated.attributes
+    assert given.fmr == stated.fmr
+    assert given.as_dict()["threshold_from"] == "given"
+    with pytest.raises(ValueError, match="FMR 0 lets 0 pass, wanted 10: a lower threshold"):
+        groups_of_set(whole, by_person(THREE), threshold=1.5)
+
+
+# Ratios
+
+
+def counts(false, missed, people=30):
+    """Groups of people with ten photos each; so many pairs of people have one false match, so many people one miss."""
+    groups = len(false)
+    photos, same, wrong = np.zeros((3, groups * people, groups))
+    matches = []
+    for group in range(groups):
+        mine = slice(group * people, (group + 1) * people)
+        photos[mine, group], same[mine, group] = 10, 45
+        wrong[group * people : group * people + missed[group], group] = 1
+        pairs = list(combinations(range(group * people, (group + 1) * people), 2))
+        matches += [
+            (a, b, group, group) for a, b in pairs[:: max(1, len(pairs) // max(1, false[group]))][: false[group]]
+        ]
+    columns = np.array(matches, dtype=np.int64).reshape(-1, 4).T
+    return GroupCounts(photos, same, wrong, FalseMatches(*columns))
+
+
+def test_ratios_are_of_the_highest_rate_to_the_lowest_and_to_the_geometric_mean():
+    rates = GroupRates(counts([40, 20, 10], [8, 8, 8]), rounds=200)
+    ratio, mean = rates.max_over_min("FMR"), rates.max_over_mean("FMR")
+    assert ratio.value == pytest.approx(4)
+    assert mean.value == pytest.approx(2)  # 40 / (40 * 20 * 10) ** (1 / 3)
+    assert (ratio.highest, ratio.lowest, mean.highest, mean.lowest) == (0, 2, 0, None)
+    assert 0.5 < ratio.interval.low < 4 < ratio.interval.high < 100
+    assert rates.max_over_min("FNMR").value == 1
+
+
+def test_a_rate_of_0_makes_no_infinite_ratio_but_one_that_is_no_lower_than_what_the_interval_allows():
+    rates = GroupRates(counts([40, 0], [6, 0]), rounds=200)
+    ratio, mean = rates.max_over_min("FMR"), rates.max_over_mean("FMR")
+    most = wilson(0, 30 * 29 / 2).high  # a pair of people is a trial
+    low = rates.fmr()[0].interval.low
+    assert (ratio.value, ratio.interval) == (mean.value, mean.interval) == (None, None)
+    assert ratio.at_least == pytest.approx(low / most)
+    assert mean.at_least == pytest.approx(low / np.sqrt(rates.fmr()[0].value * most))
+    assert rates.fnmr()[1].interval == wilson(0, 30)  # a person is a trial
+
+
+def test_where_every_rate_is_0_there_is_no_ratio_and_no_finding():
+    rates = GroupRates(counts([0, 0, 0], [0, 0, 0]), rounds=50)
+    assert rates.max_over_min("FMR") is rates.max_over_mean("FNMR") is None
+    assert rates.standouts() == []
+
+
+def test_a_small_group_without_an_error_is_not_said_to_have_more_than_a_large_one():
+    small = counts([0, 3], [0, 1])
+    small.same[:30] /= 1e6  # the half that is added to its 0 errors would be a huge rate
+    assert rates_of(small, "FNMR") == []
+
+
+def rates_of(counted, which):
+    return [found for found in GroupRates(counted, rounds=50).standouts() if found.which == which]
+
+
+# Verdicts
+
+
+def test_a_group_that_is_not_recognised_is_found_and_only_that(by_person):
+    for seed in range(5):
+        report = groups_of_set(simulated(seed, THREE, noise={"c": 1.9}), by_person(THREE), **QUICK)
+        assert [(found.group, found.which, found.others) for found in report.findings] == [("c", "FNMR", ("a", "b"))]
+        assert report.findings[0].ratio > 1.3
+        assert report.findings[0].p <= 0.05
+
+
+def test_a_group_whose_people_look_alike_to_the_model_is_found_and_only_that(by_person):
+    for seed in range(5):
+        report = groups_of_set(simulated(seed, THREE, likeness={"b": 0.8}), by_person(THREE), **QUICK)
+        found = [finding for finding in report.findings if finding.which == "FMR"]
+        assert [(finding.group, finding.others) for finding in found] == [("b", ("a", "c"))]
+        assert found[0].ratio > 3
+        assert "found: group b: FMR" in report.table()
+
+
+def test_of_two_groups_the_worse_one_is_named(by_person):
+    two = ["a"] * 30 + ["b"] * 30
+    report = groups_of_set(simulated(0, two, noise={"a": 1.9}), by_person(two), **QUICK)
+    assert [(found.group, found.which) for found in report.findings] == [("a", "FNMR")]
+    assert report.tests == 2
+
+
+def test_balanced_people_are_left_in_peace_at_least_95_times_in_100(by_person):
+    listed = by_person(THREE)
+    reports = [groups_of_set(simulated(1000 + seed, THREE), listed, far=1e-2, rounds=60) for seed in range(100)]
+    assert sum(bool(report.findings) for report in reports) <= 5
+    assert "found: nothing" in next(report for report in reports if not report.findings).table()
+
+
+def test_several_attributes_are_judged_together(tmp_path):
+    sex = ["f", "m"] * 30
+    rows = [(person, age, each) for person, age, each in zip(people_of(sex), THREE, sex, strict=True)]
+    listed = table(tmp_path / "groups.csv", rows, "person,age,sex")
+    report = groups_of_set(simulated(0, THREE, noise={"c": 1.9}), listed, **QUICK)
+    assert [each.attribute for each in report.attributes] == ["age", "sex"]
+    assert report.tests == 6 + 2
+    assert {found.attribute for found in report.findings} == {"age"}
+    alone = table(tmp_path / "age.csv", [row[:2] for row in rows], "person,age")
+    once = groups_of_set(simulated(0, THREE, noise={"c": 1.9}), alone, **QUICK)
+    assert report.findings[0].p == pytest.approx(once.findings[0].p * 8 / 6)
+
+
+def test_a_report_is_json_without_nan(by_person):
+    report = groups_of_set(simulated(0, THREE, likeness={"b": 3.0}), by_person(THREE), **QUICK)
+    content = json.loads(json.dumps(report.as_dict(), allow_nan=False))
+    assert content["attributes"]["group"]["cross_group_fmr"]["a"]["b"]["value"] == 0
+    assert content["family_wise_error"] == 0.05
+    assert any(found["sentence"].startswith("group b: FMR") for found in content["findings"])
+
+
+# Groups that are too small
+
+
+def test_groups_that_are_too_small_are_refused_by_name_with_what_they_need(by_person):
+    groups = ["a"] * 30 + ["b"] * 30 + ["few"] * 5
+    whole = simulated(0, groups)
+    with pytest.raises(ValueError, match=r"few: 5 people with two photos, wanted 20 and 160 pairs .* wanted 10: 1,000"):
+        groups_of_set(whole, by_person(groups), **QUICK)
+    with pytest.raises(ValueError, match=r"a: 6,960 pairs of different people, of which FMR 0\.001 lets 6\.96 pass"):
+        groups_of_set(whole, by_person(groups), far=1e-3)
+
+
+def test_they_can_be_left_out_and_are_listed(by_person):
+    groups = ["a"] * 30 + ["b"] * 30 + ["few"] * 5
+    report = groups_of_set(simulated(0, groups), by_person(groups), small="leave out", **QUICK)
+    found = report.attributes[0]
+    assert [line.name for line in found.groups] == ["a", "b"]
+    assert [*found.left_out] == ["few"]
+    assert "left out: few, 5 people with two photos" in report.table()
+
+
+def test_one_group_is_nothing_to_compare(by_person):
+    groups = ["a"] * 30 + ["few"] * 5
+    with pytest.raises(ValueError, match=r"1 of 2 groups are large enough; wanted 2 to compare \(few: 5 people"):
+        groups_of_set(simulated(0, groups), by_person(groups), small="leave out", **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [({"small": "drop"}, "small is 'drop'; choose one of refuse"), ({"far": 0.0}, "far is 0.0")]
+)
+def test_unknown_choices_are_refused(by_person, options, said):
+    with pytest.raises(ValueError, match=said):
+        groups_of_set(simulated(0, THREE), by_person(THREE), **options)
+
+
+def test_without_two_photos_of_anyone_there_is_nothing_to_judge(by_person):
+    with pytest.raises(ValueError, match="wanted people with two photos each"):
+        groups_of_set(simulated(0, THREE, photos=1), by_person(THREE), **QUICK)
+
+
+# Failure to detect
+
+
+@pytest.fixture
+def aligned(tmp_path):
+    """What align leaves behind: of everybody's eight photos, one of each `c` and of one `a` had no face."""
+    folder = tmp_path / "aligned"
+    folder.mkdir()
+    photos = [f"{person}/{number}.jpg" for person in people_of(THREE) for number in range(8)]
+    none = [f"{person}/0.jpg" for person, group in zip(people_of(THREE), THREE, strict=True) if group == "c"]
+    none.append("p000/3.jpg")
+    found = [path for path in photos if path not in none]
+    report = AlignReport(
+        photos=481,
+        found=len(found),
+        faces=len(found),
+        none=tuple(none),
+        several={},
+        unreadable={"p001/x.jpg": "cut off"},
+    )
+    (folder / "report.json").write_text(report.model_dump_json())
+    write_landmarks(folder / "landmarks.txt", {path: np.zeros((5, 2)) for path in found})
+    return folder
+
+
+def test_failures_to_detect_are_shares_of_a_groups_photos(by_person, aligned):
+    for path in (aligned, aligned / "report.json"):
+        report = groups_of_set(simulated(0, THREE), by_person(THREE), aligned=path, **QUICK)
+        rates = {line.name: line.failure_to_detect for line in report.attributes[0].groups}
+        assert [rates[name].value for name in "abc"] == pytest.approx([1 / 160, 0, 1 / 8])
+        assert rates["b"].interval == pytest.approx(wilson(0, 20))
+        assert rates["a"].interval.low == 0 < rates["a"].interval.high < 5 / 160
+
+
+def test_who_was_never_detected_has_a_line_and_counts_as_failed(by_person, aligned):
+    groups = [*THREE, "c"]
+    report = AlignReport.model_validate_json((aligned / "report.json").read_text())
+    none = (*report.none, *(f"p060/{number}.jpg" for number in range(8)))
+    (aligned / "report.json").write_text(report.model_copy(update={"none": none}).model_dump_json())
+    found = groups_of_set(simulated(0, THREE), by_person(groups), aligned=aligned, **QUICK).attributes[0]
+    assert found.groups[2].failure_to_detect.value == pytest.approx((20 + 8) / (160 + 8))
+
+
+def test_a_report_that_is_none_or_of_another_run_is_refused(aligned):
+    with pytest.raises(DataFormatError, match="no report of sphereface data align"):
+        read_detection(aligned / "nowhere")
+    write_landmarks(aligned / "landmarks.txt", {"p000/1.jpg": np.zeros((5, 2))})
+    with pytest.raises(DataFormatError, match=r"1 photos, but report\.json says 459; the two are of different runs"):
+        read_detection(aligned)
+
+
+# Tables
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "nothing in it; wanted a header"),
+        ("p000,a\np001,b\n", r"groups\.csv:1: 'p000,a'; wanted a header `person,group`"),
+        ("person\np000\n", "wanted a header"),
+        ("person,sex,sex\n", "a column without a name or one twice"),
+        ("person,group\np000,a\np001\n", r"groups\.csv:3: 'p001'; wanted person,group"),
+        ("person,group\np000,a\n\np000,b\n", r"groups\.csv:4: p000 stands in line 2 already"),
+        ('person,group\np000,"a\n', r"groups\.csv:\d: .*wanted a table in CSV"),
+        ("person,group\np000,\udcff\n", r"groups\.csv:\d: .*wanted a table in CSV and UTF-8"),
+    ],
+)
+def test_a_table_that_is_none_is_an_error_that_names_the_line(tmp_path, text, said):
+    path = tmp_path / "groups.csv"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(DataFormatError, match=said):
+        read_attributes(path)
+
+
+def test_names_may_hold_commas_and_a_file_may_come_from_a_spreadsheet(tmp_path):
+    path = tmp_path / "groups.csv"
+    path.write_bytes('\ufeffperson,sex,age\r\n"Lovelace, Ada",f,36\r\nCharles, m ,\r\n'.encode())
+    found = read_attributes(path)
+    assert found.columns == {"sex": {"Lovelace, Ada": "f", "Charles": "m"}, "age": {"Lovelace, Ada": "36"}}
+    assert found.names == ("Lovelace, Ada", "Charles")
+
+
+def test_unknown_people_are_an_error(by_person):
+    with pytest.raises(DataFormatError, match="1 of its people are not in simulated, such as p060; correct or remove"):
+        groups_of_set(simulated(0, THREE), by_person([*THREE, "a"]), **QUICK)
+
+
+def test_people_without_a_line_are_an_error_or_left_out_and_counted(by_person):
+    whole = simulated(0, [*THREE, "a"])
+    with pytest.raises(DataFormatError, match=r"groups\.csv: no line for 1 people of simulated, such as p060"):
+        groups_of_set(whole, by_person(THREE), **QUICK)
+    report = groups_of_set(whole, by_person(THREE), missing="skip", **QUICK)
+    assert [line.people for line in report.attributes[0].groups] == [20, 20, 20]
+    assert report.attributes[0].unstated == 4
+    assert report.notes == ("1 people have no line in groups.csv and are in no group",)
