@@ -178,3 +178,14 @@ def test_what_people_write_today_has_the_activation_of_torch():
     net = training.with_torchs_prelu(create_model("sphereface10", width=0.25))
     kinds = [type(module) for module in net.modules() if isinstance(module, nn.PReLU)]
     assert kinds == 10 * [nn.PReLU]
+
+
+def test_each_network_has_the_batch_of_its_recipe_unless_another_is_asked_for(monkeypatch):
+    def batches(**options):
+        seen = []
+        monkeypatch.setattr(training, "bench_network", lambda config, **_: seen.append(config.batch))
+        training.bench_training(classes=50, photos=2, **options)
+        return seen
+
+    assert batches() == [64, 128]
+    assert batches(batch=16) == [16, 16]

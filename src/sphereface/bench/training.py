@@ -346,7 +346,7 @@ def bench_network(
 def bench_training(
     *,
     networks: Sequence[str] = NETWORKS,
-    batch: int = 64,
+    batch: int | None = None,
     classes: int = CLASSES,
     rounds: int = 9,
     steps: int | None = None,
@@ -357,11 +357,12 @@ def bench_training(
 ) -> dict[str, Any]:
     """Faces a second of `train` and its peers, and the ratios round by round; `say` hears of progress.
 
-    `steps` are those of a turn; by default as many as take a few seconds. `photos` are those of each person;
-    by default enough that they do not fit into memory.
+    `batch` is that of each network's recipe unless given. `steps` are those of a turn; by default as many as take a
+    few seconds. `photos` are those of each person; by default enough that they do not fit into memory.
     """
     photos = photos or photos_beyond_memory(classes)
-    configs = [recipe_for(network).changed(batch=batch, width=width) for network in networks]
+    recipes = [recipe_for(network).changed(width=width) for network in networks]
+    configs = [recipe.changed(batch=batch) if batch else recipe for recipe in recipes]
     with tempfile.TemporaryDirectory() as folder:
         say(f"drawing {math.prod(PORTRAITS)} portraits for {classes:,} people")
         faces = write_faces(Path(folder), classes, photos)
