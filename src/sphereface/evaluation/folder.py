@@ -32,7 +32,7 @@ from sphereface.evaluation.whole import WholeSet, embed_whole
 from sphereface.faces.images import decode
 from sphereface.metrics.impostors import highest_different, unit_rows
 from sphereface.metrics.rates import FARS, ROUNDS
-from sphereface.reports.figures import contact_sheet
+from sphereface.reports.figures import Picture, contact_sheet
 
 HARDEST = 12  # pairs of either kind
 COLUMNS = 4  # pairs beside each other in the picture
@@ -56,6 +56,7 @@ class FolderResult:
     identification: Identification
     hardest: tuple[HardPair, ...]  # same pairs, the least alike first; then different ones, the most alike first
     groups: GroupReport | None = None
+    faces: Path | None = None  # where they are; None if only their features were given
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -126,6 +127,7 @@ def evaluate_folder(
         ),
         hardest=hardest_pairs(whole, hardest),
         groups=report,
+        faces=None if data is None else Path(data),
     )  # fmt: skip
 
 
@@ -165,7 +167,16 @@ def hardest_pairs(whole: WholeSet, count: int = HARDEST) -> tuple[HardPair, ...]
 
 
 def write_hardest(pairs: Sequence[HardPair], data: str | Path, target: str | Path) -> Path:
-    """Write hard pairs as one picture (PNG): two faces side by side, below them which kind it is and the cosine.
+    """Write hard pairs as one picture (PNG), as `draw_hardest` draws them."""
+    picture = draw_hardest(pairs, data)
+    target = Path(target)
+    with whole_file(target) as file:
+        file.write(picture.light)
+    return target
+
+
+def draw_hardest(pairs: Sequence[HardPair], data: str | Path, *, says: str = "the hardest pairs") -> Picture:
+    """Hard pairs as one picture: two faces side by side, below them which kind it is and the cosine.
 
     `data` is the set of faces that the pairs' paths belong to.
     """
@@ -181,11 +192,7 @@ def write_hardest(pairs: Sequence[HardPair], data: str | Path, target: str | Pat
     if len(sizes) > 1:
         raise DataFormatError(f"{data}: faces of sizes {sorted(sizes)}; wanted aligned ones, all of one size")
     tiles = np.stack([_tile(read[pair.left], read[pair.right], pair) for pair in pairs])
-    picture = contact_sheet(tiles, COLUMNS, says="the hardest pairs")
-    target = Path(target)
-    with whole_file(target) as file:
-        file.write(picture.light)
-    return target
+    return contact_sheet(tiles, COLUMNS, says=says)
 
 
 def _tile(left: NDArray[np.uint8], right: NDArray[np.uint8], pair: HardPair) -> NDArray[np.uint8]:

@@ -5,7 +5,7 @@ subject is in the gallery, open-set rates with all others as strangers. Ties cou
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -56,6 +56,7 @@ class GalleryRates:
     strangers: int  # probes whose subject is not
     rank: Mapping[int, Rate]  # share of mated probes with their mate at this rank or before
     tpir: Mapping[float, Rate | None]  # by FPIR; None where there are too few strangers to tell
+    search: Search | None = field(default=None, repr=False, compare=False)  # every probe, for curves; the mean has none
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -385,7 +386,9 @@ def _identify(
 
     rates = iter(rates_over_people(measure, who, who, rounds=rounds, seed=seed))
     results = tuple(
-        GalleryRates(name, size, len(search.mated), len(search.strangers), *_take(rates, ranks, fpirs, told[name]))
+        GalleryRates(
+            name, size, len(search.mated), len(search.strangers), *_take(rates, ranks, fpirs, told[name]), search
+        )
         for name, (size, search) in searches.items()
     )
     mean = GalleryRates(

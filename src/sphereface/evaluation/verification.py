@@ -1,7 +1,7 @@
 """Verification over held-out pairs: is this pair one person? Every accuracy has a rule; here each has a name."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -218,6 +218,7 @@ class VerificationReport:
     eer: Rate
     tar: Mapping[float, Rate | None]  # by FAR; None where there are too few different pairs to show it
     intervals: str  # where they come from
+    verified: Verification = field(repr=False, compare=False)  # every pair, for curves
 
     @property
     def sentence(self) -> str:
@@ -289,6 +290,7 @@ def verification_report(
         eer=eer,
         tar={**dict.fromkeys(fars), **dict(zip(known, tars, strict=True))},
         intervals=intervals,
+        verified=verified,
     )
 
 
