@@ -31,6 +31,11 @@ METADATA_KEY = "sphereface.card"
 
 Norm = Literal["batch"] | None
 FeatureRule = Literal["concatenate", "sum", "image"]  # image and mirror image, or the image alone
+MADE_OF: dict[FeatureRule, str] = {
+    "concatenate": "image and mirror image, concatenated",
+    "sum": "image and mirror image, summed",
+    "image": "the image alone",
+}
 Measured = Literal["measured", "below what was measured", "above what was measured"]
 
 
@@ -103,6 +108,14 @@ class Threshold(Grown):
     fpir: float | None = Field(default=None, gt=0, lt=1)
     gallery_size: int | None = Field(default=None, ge=1)
     approximate: bool = False  # taken from `far`, as if comparisons were independent
+
+    def __str__(self) -> str:
+        rate = f"FAR {self.far:g}"
+        if self.fpir is not None:
+            rate = f"FPIR {self.fpir:g}, gallery of {self.gallery_size:,}"
+        interval = "" if self.interval is None else f"   [{self.interval[0]:.4f}, {self.interval[1]:.4f}]"
+        note = "  approximate: as if comparisons were independent" if self.approximate else ""
+        return f"{rate:<34}{self.score:>8.4f}{interval}{note}"
 
     @model_validator(mode="after")
     def _agree(self) -> "Threshold":
@@ -201,6 +214,29 @@ class Card(Grown):
                 f"under {self.feature_rule}; calibrate the model under that rule"
             )
         return tail.far_of(score)
+
+    def text(self) -> str:
+        """The card for people to read, as plain text."""
+        how, net, tail = self.preprocessing, self.architecture, self.impostor_tail
+        lines = [self.name or "a model without a name"]
+        if net is not None:
+            extras = (", last ReLU" if net.last_relu else "") + (f", {net.norm} norm" if net.norm else "")
+            lines.append(f"network     {net.name}, width {net.width:g}, {net.features:,} features{extras}")
+        lines += [f"member      {each.name}, SHA-256 {each.model[:12]}..." for each in self.members]
+        lines.append(f"faces       template {how.template}, crop {how.crop}")
+        if not self.members:
+            lines.append(f"input       {how.colour}, (pixel - {how.mean:g}) / {how.scale:g}")
+        lines.append(f"features    {MADE_OF[self.feature_rule]}")
+        lines += [f"threshold   {each}, measured on {each.measured_on}" for each in self.thresholds]
+        if not self.thresholds:
+            lines.append("thresholds  none: measure some with sphereface models calibrate")
+        if tail is not None:
+            lines.append(
+                f"impostors   scores {tail.scores[0]:.4f} to {tail.scores[-1]:.4f} are reached by {tail.fars[0]:.2g} "
+                f"to {tail.fars[-1]:.2g} of different people; {tail.people:,} people, {tail.pairs:,} pairs of photos"
+            )
+        lines += [f"licence     {what}: {licence}" for what, licence in self.licences.items()]
+        return "\n".join(lines)
 
     def metadata(self) -> dict[str, str]:
         """The card as a model file stores it."""

@@ -69,6 +69,28 @@ def _value(number: int, name: str, shape: Shape) -> bytes:
     return _field(number, _field(1, name.encode()) + _field(2, _field(1, tensor)))
 
 
+def metadata(model: bytes) -> dict[str, str]:
+    """What an ONNX file says of itself: entries of a key (1) and a text (2)."""
+    entries = [value for number, _, value in _fields(model) if number == METADATA]
+    try:
+        return {_first(entry, 1).decode(): _first(entry, 2).decode() for entry in entries}
+    except UnicodeDecodeError as error:
+        raise ModelFileError(f"not an ONNX model ({error})") from error
+
+
+def with_metadata(model: bytes, key: str, text: str | None) -> bytes:
+    """The same network with another text under a key, in the place of an older one, or without any."""
+    entry = b"" if text is None else _field(METADATA, _field(1, key.encode()) + _field(2, text.encode()))
+    parts, found = [], False
+    for number, kind, value in _fields(model):
+        if number != METADATA or _first(value, 1) != key.encode():
+            parts.append(_raw(number, kind, value))
+        elif not found:
+            found = True
+            parts.append(entry)
+    return b"".join(parts if found else [*parts, entry])
+
+
 def for_onnxruntime(model: bytes, *, free_batch: bool = False) -> bytes:
     """The same network, without PReLU over channels and without constants among its inputs.
 

@@ -3,7 +3,9 @@
 import hashlib
 from pathlib import Path
 
-from sphereface.contract import Card, Preprocessing
+from sphereface.contract import METADATA_KEY, Card, Preprocessing, parse_card, read_card
+from sphereface.errors import ModelFileError
+from sphereface.graphs import metadata
 
 SFACE = Card(
     name="sface-2021dec",
@@ -22,3 +24,34 @@ def known_card(path: Path) -> Card | None:
         while block := file.read(1 << 20):
             digest.update(block)
     return KNOWN.get(digest.hexdigest())
+
+
+def card_of(path: str | Path) -> Card:
+    """The card of a model file: its own, or for an `.onnx` the one beside it, or the one that we know it by.
+
+    >>> card_of("face_recognition_sface_2021dec.onnx").name
+    'sface-2021dec'
+    """
+    path = Path(path)
+    if path.suffix not in (".safetensors", ".onnx"):
+        raise ModelFileError(f"{path}: wanted an .onnx embedder with a card, or our .safetensors")
+    if path.suffix == ".safetensors":
+        return read_card(path)
+    if not path.is_file():
+        raise ModelFileError(f"{path}: no such model file")
+    try:
+        own = metadata(path.read_bytes()).get(METADATA_KEY)
+    except ModelFileError as error:
+        raise ModelFileError(f"{path}: {error}; copy or download it again") from error
+    beside = path.with_name(f"{path.name}.card.json")
+    if own:
+        return parse_card(own, source=str(path))
+    if beside.is_file():
+        return parse_card(beside.read_text(), source=str(beside))
+    card = known_card(path)
+    if card is None:
+        raise ModelFileError(
+            f"{path}: an ONNX file without a card; write {beside.name} beside it: the template, crop, colour, mean and "
+            "scale of its faces, and its feature rule"
+        )
+    return card

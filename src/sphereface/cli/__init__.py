@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import typer
 
 from sphereface import __version__
-from sphereface.cli import bench, data, demo, doctor, embed, reproduce, train
+from sphereface.cli import bench, data, demo, doctor, embed, models, reproduce, train
 from sphereface.errors import JobFailed
 
 EXTRAS = {"torch": "train", "matplotlib": "plot"}  # what to install for a module that is missing
@@ -24,6 +24,7 @@ app.command()(train.train)
 app.command()(embed.embed)
 app.command()(doctor.doctor)
 app.add_typer(data.app, name="data")
+app.add_typer(models.app, name="models")
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(bench.app, name="bench")
 

@@ -214,6 +214,12 @@ def open_features(folder: str | Path | Sequence[str | Path], *, finite: bool = F
     return features
 
 
+def holds_features(path: str | Path) -> bool:
+    """Whether a path is a folder that `sphereface embed` wrote to, or one of its shards did; faces have no journal."""
+    path = Path(path)
+    return path.is_dir() and ((path / JOURNAL).is_file() or any((each / JOURNAL).is_file() for each in path.iterdir()))
+
+
 def require_finite(features: Features) -> None:
     """Raise if any number is NaN or infinite; reads all rows."""
     for start in range(0, len(features), BLOCK):

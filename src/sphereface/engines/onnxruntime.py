@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sphereface.contract import METADATA_KEY, Card, parse_card
+from sphereface.contract import Card
 from sphereface.errors import ModelFileError
 from sphereface.graphs import for_onnxruntime
-from sphereface.zoo import known_card
+from sphereface.zoo import card_of
 
 Floats = NDArray[np.float32]
 
@@ -46,19 +46,7 @@ class OnnxNetwork:
 
     def card(self) -> Card:
         """The file's own card, the one beside it (`model.onnx.card.json`), or the one that we know it by."""
-        beside = self.path.with_name(f"{self.path.name}.card.json")
-        own = self._session.get_modelmeta().custom_metadata_map.get(METADATA_KEY)
-        if own:
-            return parse_card(own, source=str(self.path))
-        if beside.is_file():
-            return parse_card(beside.read_text(), source=str(beside))
-        card = known_card(self.path)
-        if card is None:
-            raise ModelFileError(
-                f"{self.path}: an ONNX file without a card; write {beside.name} beside it: the template, crop, colour, "
-                "mean and scale of its faces, and its feature rule"
-            )
-        return card
+        return card_of(self.path)
 
     def _bears_batches(self) -> bool:
         """Whether two faces at once give what they give one by one."""

@@ -7,6 +7,7 @@ for people who are not in it, whose best score reaches the threshold; everybody 
 Rates are measured where the people suffice, and refused where they do not: `metrics/support.py` has the rule.
 """
 
+import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,14 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sphereface.contract import METADATA_KEY, Card, FeatureRule, ImpostorTail, Threshold, read_card
+from sphereface.contract import METADATA_KEY, Card, FeatureRule, ImpostorTail, Threshold
 from sphereface.data.writing import whole_file
 from sphereface.embed import store
-from sphereface.engines.onnxruntime import OnnxNetwork
-from sphereface.errors import ContractMismatch, ModelFileError
+from sphereface.errors import ContractMismatch
 from sphereface.evaluation.streams import Features, Floats, Places, Scores, Units, unit_rows
 from sphereface.evaluation.tail import HighestPairs
-from sphereface.graphs import METADATA, _field, _fields, _raw
+from sphereface.graphs import with_metadata
 from sphereface.metrics.bootstrap import PeopleBootstrap
 from sphereface.metrics.rates import ROUNDS
 from sphereface.metrics.support import (
@@ -36,6 +36,7 @@ from sphereface.metrics.support import (
     supports_searches,
 )
 from sphereface.metrics.weighted_tail import Weigh, WeightedTail, thresholds_at
+from sphereface.zoo import card_of
 
 FARS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 FPIRS = (1e-1, 1e-2)
@@ -54,6 +55,7 @@ class Calibration:
     tail: ImpostorTail
     photos: int
     made_with: Card | None = field(default=None, repr=False)  # the card of the model that made the features
+    model: str = ""  # SHA-256 of its file, where features name it
 
     def at_far(self, far: float) -> Threshold:
         """The threshold for comparing two faces at a false accept rate."""
@@ -98,14 +100,8 @@ class Calibration:
             f"{self.tail.measured_on}: {self.tail.people:,} people, {self.photos:,} photos, {self.tail.pairs:,} pairs "
             f"of different people; {says} have the same say",
             f"{'rate':<34}{'score':>8}   95 %",
+            *map(str, self.thresholds),
         ]
-        for each in self.thresholds:
-            rate = f"FAR {each.far:g}"
-            if each.fpir is not None:
-                rate = f"FPIR {each.fpir:g}, gallery of {each.gallery_size:,}"
-            interval = "" if each.interval is None else f"[{each.interval[0]:.4f}, {each.interval[1]:.4f}]"
-            note = "  approximate: as if comparisons were independent" if each.approximate else ""
-            lines.append(f"{rate:<34}{each.score:>8.4f}   {interval}{note}")
         return "\n".join(lines)
 
     def _find(self, matches: Callable[[Threshold], bool | np.bool_], what: str) -> Threshold:
@@ -144,11 +140,8 @@ def calibrate(
         raise ValueError(f"features {features.shape} show people {np.shape(people)}; wanted (N, D) and (N,)")
     if weigh not in ("people", "pairs"):
         raise ValueError(f"weigh is {weigh!r}; choose 'people' or 'pairs'")
-    if fars is not None and not len(fars) and not (len(fpirs) and len(gallery_sizes)):
-        raise ValueError("no rate is asked for; name `fars`, or `fpirs` and `gallery_sizes`")
     photos = np.bincount(who)
-    wanted = _supported(fars, len(names), _pairs_of(photos))
-    searches = [_Search.plan(fpir, size, len(names)) for size in gallery_sizes for fpir in fpirs]
+    wanted, searches = _plan(photos, fars, fpirs, gallery_sizes)
     approximate = [each.far for each in searches if not each.is_drawn]
     every = np.array(sorted({*wanted, *approximate}, reverse=True))
     top = max([*every.tolist(), lowest_far(len(names))])
@@ -194,24 +187,65 @@ def calibrate_features(features: store.Features, *, measured_on: str = "", **opt
         measured_on=measured_on or Path(features.manifests[0].source).name,
         **options,
     )
-    return Calibration(found.thresholds, found.tail, found.photos, made_with=features.card)
+    made = "" if features.card.members else features.manifests[0].model  # an ensemble has no file
+    return Calibration(found.thresholds, found.tail, found.photos, made_with=features.card, model=made)
 
 
-def write_calibration(path: str | Path, calibration: Calibration) -> Card:
+def require_support(
+    people: ArrayLike,
+    *,
+    fars: Sequence[float] | None = None,
+    fpirs: Sequence[float] = FPIRS,
+    gallery_sizes: Sequence[int] = (),
+) -> None:
+    """Raise, as `calibrate` would, where the people (N,) of some photos cannot show a rate; no feature is needed."""
+    _plan(np.unique(np.asarray(people), return_counts=True)[1], fars, fpirs, gallery_sizes)
+
+
+def write_calibration(path: str | Path, calibration: Calibration, *, out: str | Path | None = None) -> Card:
     """Put a calibration into the card of a model file, `.safetensors` or `.onnx`; the network stays as it is.
 
-    The file changes as a whole or not at all. Its SHA-256 becomes another one.
+    The file, or a copy of it at `out`, changes as a whole or not at all. Its SHA-256 becomes another one.
     """
     path = Path(path)
-    if path.suffix not in (".safetensors", ".onnx"):
-        raise ModelFileError(f"{path}: wanted an .onnx embedder with a card, or our .safetensors")
-    card = read_card(path) if path.suffix == ".safetensors" else OnnxNetwork(path, threads=1).card()
-    calibrated = calibration.card(card)
-    content = path.read_bytes()
-    rewritten = (_safetensors if path.suffix == ".safetensors" else _onnx)(content, calibrated)
-    with whole_file(path) as file:
+    target = calibrated_path(path, out)
+    calibrated = calibration.card(card_of(path))
+    require_maker(path, calibration.made_with, calibration.model)
+    rewritten = _with_card(path, calibrated)
+    with whole_file(target) as file:
         file.write(rewritten)
     return calibrated
+
+
+def calibrated_path(path: Path, out: str | Path | None) -> Path:
+    """Where a calibrated model goes: into the file itself, or where that is a link into what it leads to, or to `out`.
+
+    A place that cannot hold such a file is an error.
+    """
+    target = Path(path if out is None else out)
+    if target.suffix != path.suffix:
+        raise ValueError(f"{target}: wanted a name that ends in {path.suffix}, as that of {path} does")
+    if not target.resolve().parent.is_dir():
+        raise ValueError(f"{target}: there is no folder {target.parent}; make it, or choose another")
+    return target.resolve()
+
+
+def require_maker(path: str | Path, card: Card | None, model: str) -> None:
+    """Raise unless features with a card, made by a file of the SHA-256 `model`, are of the model at a path.
+
+    A file that was calibrated since has another hash; with the features' card put back, it has that one again.
+    """
+    path = Path(path)
+    if not model or card is None:
+        return
+    earlier = [path.read_bytes(), _with_card(path, card)]
+    if path.suffix == ".onnx":  # whose card lay beside it, or came from us
+        earlier.append(_with_card(path, None))
+    if model not in [hashlib.sha256(content).hexdigest() for content in earlier]:
+        raise ContractMismatch(
+            f"the features were made by another file than {path} (SHA-256 {model[:12]}...); embed the faces with this "
+            "model, or calibrate the one that made them"
+        )
 
 
 @dataclass(frozen=True)
@@ -258,6 +292,16 @@ class _Search:
                 "rate or a smaller gallery, or bring more people"
             )
         return cls(fpir, gallery_size, is_drawn)
+
+
+def _plan(
+    photos: Places, fars: Sequence[float] | None, fpirs: Sequence[float], gallery_sizes: Sequence[int]
+) -> tuple[list[float], list[_Search]]:
+    """What can be asked of people with so many photos each (P,); what cannot is an error."""
+    if fars is not None and not len(fars) and not (len(fpirs) and len(gallery_sizes)):
+        raise ValueError("no rate is asked for; name `fars`, or `fpirs` and `gallery_sizes`")
+    wanted = _supported(fars, len(photos), _pairs_of(photos))
+    return wanted, [_Search.plan(fpir, size, len(photos)) for size in gallery_sizes for fpir in fpirs]
 
 
 def _supported(fars: Sequence[float] | None, people: int, pairs: int) -> list[float]:
@@ -391,22 +435,16 @@ class _Drawing:
         return np.concatenate(parts).astype(np.float64)
 
 
-def _safetensors(content: bytes, card: Card) -> bytes:
-    """The same tensors under a header with another card: its length (8 bytes), JSON, then the tensors as they were."""
+def _with_card(path: Path, card: Card | None) -> bytes:
+    """The bytes of a model file with another card; an `.onnx` may have none."""
+    content = path.read_bytes()
+    if path.suffix == ".onnx":
+        return with_metadata(content, METADATA_KEY, card.model_dump_json() if card else None)
+    assert card is not None
+    # A .safetensors: the header's length (8 bytes), the header, JSON, then the tensors as they were.
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
     header["__metadata__"] = {**header.get("__metadata__", {}), METADATA_KEY: card.model_dump_json()}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8
     return len(text).to_bytes(8, "little") + text + content[8 + length :]
-
-
-def _onnx(content: bytes, card: Card) -> bytes:
-    """The same network with another card in its metadata, whose entries are a key (1) and a text (2)."""
-    key = METADATA_KEY.encode()
-    kept = [
-        _raw(number, kind, value)
-        for number, kind, value in _fields(content)
-        if number != METADATA or (1, key) not in [(part, text) for part, _, text in _fields(value)]
-    ]
-    return b"".join([*kept, _field(METADATA, _field(1, key) + _field(2, card.model_dump_json().encode()))])
