@@ -15,6 +15,9 @@ from sphereface.data.manifest import Manifest, write_manifest
 from sphereface.data.pairs import Pair, pairs_to_bin, write_pairs
 from sphereface.data.synthetic import SyntheticPeople
 from sphereface.embed.embedder import Embedder
+from sphereface.embed.ensemble import Ensemble, join_features
+from sphereface.embed.run import embed_set
+from sphereface.embed.store import FEATURES, open_features
 from sphereface.errors import ContractMismatch, DataFormatError, JobFailed, UnreadableImage
 from sphereface.evaluation import RULES, evaluate_bin, evaluate_lfw, verification_report, verify_folds, verify_held_out
 from tests.evaluation import transcriptions
@@ -352,3 +355,86 @@ def test_a_report_of_the_same_arrays_is_the_result(whole, embedder):
     result = evaluate_lfw(embedder, whole, **QUICK).report
     assert report.auc.value == pytest.approx(result.auc.value)
     assert report.accuracy.interval == pytest.approx(result.accuracy.interval)
+
+
+@pytest.fixture
+def stored(whole, embedder, tmp_path):
+    """The features of all faces, on disk."""
+    return embed_set(whole, tmp_path / "features", embedder).folder
+
+
+@pytest.mark.parametrize("view", [1, 2])
+def test_stored_features_give_what_the_model_gives(whole, embedder, stored, view):
+    made = evaluate_lfw(embedder, whole, view=view, all_rules=True, **QUICK)
+    assert evaluate_lfw(open_features(stored), whole, view=view, all_rules=True, **QUICK).as_dict() == made.as_dict()
+    read = evaluate_lfw(open_features(stored), pairs=whole, view=view, all_rules=True, **QUICK)  # no face is needed
+    assert read.as_dict() == made.as_dict()
+
+
+def test_joined_features_of_several_models_give_what_the_ensemble_gives(whole, embedder, stored, tmp_path):
+    rng = np.random.default_rng(0)
+    mix = rng.normal(size=(126, 40)).astype(np.float32)
+    other = Embedder(lambda faces: embedder._network(faces) @ mix, Card(name="mix"), model="mix")
+    embed_set(whole, tmp_path / "other", other)
+    joined = join_features([open_features(stored), open_features(tmp_path / "other")])
+    made = evaluate_lfw(Ensemble([embedder, other]), whole, all_rules=True, **QUICK)
+    read = evaluate_lfw(joined, whole, all_rules=True, **QUICK)
+    assert read.model == made.model == "tiles + mix"
+    for rule in RULES:
+        np.testing.assert_allclose(read.reports[rule].accuracies, made.reports[rule].accuracies)
+        np.testing.assert_allclose(read.reports[rule].thresholds, made.reports[rule].thresholds, atol=1e-6)
+
+
+def test_faces_that_could_not_be_read_when_they_were_embedded_are_missing_for_that_reason(root, embedder, tmp_path):
+    (root / name(5, 2, "png")).write_bytes(b"no image")
+    (root / name(3, 0, "png")).unlink()
+    embed_set(root, tmp_path / "features", embedder, on_unreadable="skip")
+    features = open_features(tmp_path / "features")
+    with pytest.raises(DataFormatError, match="1 of 40 listed images are not there, such as p0003"):
+        evaluate_lfw(features, root)
+    made = evaluate_lfw(embedder, root, missing="skip", **QUICK)
+    assert evaluate_lfw(features, root, missing="skip", **QUICK).as_dict() == made.as_dict()
+    pairs = [Pair(name(5, k), name(5, k + 1), True, k % 2) for k in range(3)]
+    write_pairs(tmp_path / "few.txt", [*pairs, Pair(name(5, 0), name(6, 0), False, 0)])
+    with pytest.raises(UnreadableImage, match=r"p0005_0003\.png: .*; it was left out when the set was embedded"):
+        evaluate_lfw(features, pairs=tmp_path / "few.txt")
+
+
+def test_stored_features_of_another_alignment_or_with_nan_or_of_a_bin_are_refused(root, stored, bin_set, tmp_path):
+    features = open_features(stored)
+    write_manifest(root, Manifest(alignment=Alignment(template="matlab"), made_by="a test"))
+    with pytest.raises(ContractMismatch, match="aligned to template matlab, crop 112x96; the features are of template"):
+        evaluate_lfw(features, root)
+    with pytest.raises(ValueError, match="neither a set nor a list is named"):
+        evaluate_lfw(features)
+    for evaluate in (evaluate_lfw, evaluate_bin):
+        with pytest.raises(ValueError, match="names no images that features could be found by"):
+            evaluate(features, bin_set)
+    content = bytearray((stored / FEATURES).read_bytes())
+    content[-4:] = np.float32(np.nan).tobytes()
+    (stored / FEATURES).write_bytes(content)
+    with pytest.raises(DataFormatError, match=rf"the feature of {features.paths[-1]} is not finite; embed"):
+        evaluate_lfw(open_features(stored), pairs=root)
+
+
+def test_a_model_wants_faces(whole, embedder):
+    with pytest.raises(ValueError, match="a model without faces"):
+        evaluate_lfw(embedder, pairs=whole)
+
+
+def test_an_image_with_itself_and_pairs_without_both_images_are_refused(root, embedder):
+    write_pairs(root / "self.txt", [Pair(name(0, 0), name(0, 0), True, 0), Pair(name(0, 0), name(1, 1), False, 1)])
+    with pytest.raises(DataFormatError, match=r"p0000_0001\.jpg is listed with itself; wanted two images"):
+        evaluate_lfw(embedder, root, root / "self.txt")
+    for person in range(PEOPLE):
+        for photo in (1, 2):
+            (root / name(person, photo, "png")).unlink()
+    with pytest.raises(DataFormatError, match=r"no pair has both images, for want of p0000/p0000_0002\.jpg \(not in"):
+        evaluate_lfw(embedder, root, missing="skip")
+
+
+def test_two_names_for_one_image_are_refused(root, embedder):
+    pairs = [Pair(name(0, 0), name(1, 0), False, 0), Pair(name(0, 0, "bmp"), name(2, 0), False, 1)]
+    write_pairs(root / "two.txt", pairs)
+    with pytest.raises(DataFormatError, match=r"_0001\.png may be p0000/p0000_0001\.jpg and p0000/p0000_0001\.bmp"):
+        evaluate_lfw(embedder, root, root / "two.txt")

@@ -13,9 +13,14 @@ from sphereface.data.shapes import write_shape
 from sphereface.data.synthetic import SyntheticPeople
 from sphereface.data.videos import VideoPair, write_video_pairs
 from sphereface.embed.embedder import Embedder
+from sphereface.embed.ensemble import join_features
+from sphereface.embed.run import embed_set
+from sphereface.embed.store import FEATURES as ROWS
+from sphereface.embed.store import open_features
 from sphereface.errors import ContractMismatch, DataFormatError, JobFailed, UnreadableImage
 from sphereface.evaluation import RULES, verify_folds
-from sphereface.evaluation.ytf import evaluate_ytf, evenly, in_time, verify_scores
+from sphereface.evaluation.video_scores import verify_scores
+from sphereface.evaluation.ytf import evaluate_ytf, evenly, in_time
 from tests.evaluation import transcriptions
 from tests.evaluation.networks import tiles
 
@@ -136,6 +141,8 @@ def test_wrong_shapes_and_a_single_split_of_scores_are_refused():
         verify_scores([0, 1], [True, False], [0, 1], rule="mine")
     with pytest.raises(ValueError, match="1 fold; wanted at least 2"):
         verify_scores([0, 1], [True, False], [3, 3])
+    with pytest.raises(ValueError, match="1 of 2 cosines are not finite"):
+        verify_scores([0, np.nan], [True, False], [0, 1])
 
 
 def test_frames_are_evenly_spaced_and_never_more_than_asked_for():
@@ -249,7 +256,7 @@ def test_a_split_that_is_gone_altogether_is_noted_and_nothing_left_is_refused(ro
         for video in range(1, 3):
             shutil.rmtree(root / f"p{person:04d}" / str(video))
     write_video_pairs(root / "splits.txt", [VideoPair(k, f"p{k:04d}/0", f"p{k:04d}/1", True) for k in range(2, 6)])
-    with pytest.raises(DataFormatError, match=r"no pair of splits\.txt has both videos"):
+    with pytest.raises(DataFormatError, match=r"splits\.txt: no pair has both videos"):
         evaluate_ytf(embedder, root, missing="skip")
 
 
@@ -303,3 +310,65 @@ def test_the_result_says_in_one_sentence_which_frames_and_which_rule(whole, embe
     assert (told["policy"], told["frames"], told["pairs_scored"]) == ("mean feature", 100, result.scored)
     assert "frames: a video is the mean" in result.table()
     assert f"{result.videos:,} videos, {result.embedded:,} frames" in result.table()
+
+
+@pytest.fixture(scope="module")
+def stored(whole, embedder, tmp_path_factory):
+    """The features of all frames, on disk."""
+    return embed_set(whole, tmp_path_factory.mktemp("stored") / "features", embedder).folder
+
+
+@pytest.mark.parametrize("policy", ["mean feature", "mean score", "max score"])
+def test_stored_features_give_what_the_model_gives(whole, embedder, stored, policy):
+    asked = {"policy": policy, "frames": 3, "all_rules": True, **QUICK}
+    made = evaluate_ytf(embedder, whole, **asked)
+    assert evaluate_ytf(open_features(stored), whole, **asked).as_dict() == made.as_dict()
+    assert evaluate_ytf(open_features(stored), splits=whole, **asked).as_dict() == made.as_dict()  # no frame is needed
+
+
+def test_one_model_joined_with_itself_scores_as_that_model_at_length_one(whole, embedder, stored):
+    joined = join_features([open_features(stored), open_features(stored)])
+    twice = evaluate_ytf(joined, whole, policy="mean score", **QUICK)
+    once = evaluate_ytf(embedder, whole, policy="mean score", **QUICK)
+    np.testing.assert_allclose(twice.report.thresholds, once.report.thresholds, atol=2e-4)  # a step of the grid
+    assert twice.report.accuracies == pytest.approx(once.report.accuracies)
+    assert twice.model == "tiles + tiles"
+
+
+def test_frames_that_could_not_be_read_when_they_were_embedded_are_left_out_alike(root, embedder, tmp_path):
+    pairs, _, _ = listed(root)
+    broken, scarred = pairs[20][1], pairs[40][0]
+    for path in (root / broken).iterdir():
+        path.write_bytes(b"no image")
+    (root / scarred / f"{scarred.split('/')[1]}.3.png").write_bytes(b"no image")
+    embed_set(root, tmp_path / "features", embedder, on_unreadable="skip")
+    features = open_features(tmp_path / "features")
+    made = evaluate_ytf(embedder, root, frames=3, missing="skip", **QUICK)
+    read = evaluate_ytf(features, root, frames=3, missing="skip", **QUICK)
+    assert read.as_dict() == made.as_dict()
+    assert list(read.missing) == [broken]
+    assert len(read.unreadable) == 1
+    with pytest.raises(UnreadableImage, match="it was left out when the set was embedded"):
+        evaluate_ytf(features, root)
+
+
+def test_a_stored_feature_that_is_not_finite_is_an_error_also_where_much_may_be_skipped(whole, stored, tmp_path):
+    shutil.copytree(stored, tmp_path / "features")
+    content = bytearray((tmp_path / "features" / ROWS).read_bytes())
+    content[-4:] = np.float32(np.nan).tobytes()
+    (tmp_path / "features" / ROWS).write_bytes(content)
+    features = open_features(tmp_path / "features")
+    write_video_pairs(
+        tmp_path / "splits.txt",
+        [
+            VideoPair(1, "p0000/0", "p0000/1", True),
+            VideoPair(2, features.paths[-1].rpartition("/")[0], "p0000/0", False),
+        ],
+    )
+    with pytest.raises(DataFormatError, match=rf"the feature of {features.paths[-1]} is not finite"):
+        evaluate_ytf(features, splits=tmp_path, missing="skip")
+
+
+def test_neither_a_set_nor_a_list_is_refused(stored):
+    with pytest.raises(ValueError, match="neither a set nor a list is named"):
+        evaluate_ytf(open_features(stored))

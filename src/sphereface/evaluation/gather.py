@@ -1,6 +1,7 @@
 """Features of the images of a set, each embedded once."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -32,6 +33,10 @@ class Embeds(Protocol):
         """Features (N, D) of faces (N, H, W, 3) uint8 RGB."""
 
 
+class NoneUsable(DataFormatError):
+    """None of some images has a feature."""
+
+
 class Gathered(NamedTuple):
     """Features of some images of a set, each once."""
 
@@ -50,11 +55,11 @@ def gather(
 ) -> Gathered:
     """Embed some images of a set, a few at a time; `skip` notes those that cannot be read, else they are errors."""
     wanted, crop = list(dict.fromkeys(places)), embedder.card.preprocessing.crop
-    pieces: list[NDArray[np.float32]] = []
+    features = np.zeros((0, 0), np.float32)
     rows: dict[int, int] = {}
     unreadable: dict[str, str] = {}
     for start in range(0, len(wanted), PIECE):
-        pixels: list[Image] = []
+        first, pixels = len(rows), list[Image]()
         for place in wanted[start : start + PIECE]:
             path = faces.paths[place]
             try:
@@ -67,17 +72,28 @@ def gather(
             pixels.append(as_crop(face, crop, source=path))
             rows[place] = len(rows)
         if pixels:
-            pieces.append(embedder.embed(np.stack(pixels)))
+            piece = embedder.embed(np.stack(pixels))
+            _refuse_broken(piece, [faces.paths[place] for place in islice(rows, first, None)])
+            if not first:  # room for all at once: to join pieces at the end would take the memory twice
+                features = np.empty((len(wanted), piece.shape[1]), np.float32)
+            features[first : len(rows)] = piece
         progress(min(start + PIECE, len(wanted)), len(wanted))
-    if not pieces:
+    refuse_none(rows, unreadable)
+    return Gathered(features[: len(rows)], rows, unreadable)
+
+
+def refuse_none(rows: Mapping[int, int], unreadable: Mapping[str, str]) -> None:
+    """Raise if none of the listed images has a feature."""
+    if not rows:
         why = "; ".join(f"{path}: {reason}" for path, reason in list(unreadable.items())[:1])
-        raise DataFormatError(f"none of the listed images can be used ({why or 'none is there'}); nothing to score")
-    features = np.concatenate(pieces)
+        raise NoneUsable(f"none of the listed images can be used ({why or 'none is there'}); nothing to score")
+
+
+def _refuse_broken(features: NDArray[np.float32], paths: Sequence[str]) -> None:
+    """Raise if a model's features are not finite: at once, not after hours of embedding."""
     broken = np.flatnonzero(~np.isfinite(features).all(1))
     if len(broken):
-        path = faces.paths[list(rows)[broken[0]]]
         raise JobFailed(
-            f"{len(broken):,} of {len(features):,} features are not finite, such as that of {path}: "
+            f"{len(broken):,} of {len(features):,} features are not finite, such as that of {paths[broken[0]]}: "
             "the model is broken, or its card has a wrong mean or scale"
         )
-    return Gathered(features, rows, unreadable)

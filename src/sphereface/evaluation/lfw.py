@@ -14,14 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sphereface.data.bins import read_bin
-from sphereface.data.formats import open_set
 from sphereface.data.manifest import require_faces
-from sphereface.data.pairs import FOLDS, Pair, read_pairs
-from sphereface.data.people import FaceSet
+from sphereface.data.pairs import FOLDS, read_pairs
+from sphereface.embed.store import Features
 from sphereface.errors import DataFormatError
 from sphereface.evaluation.gather import Embeds, Progress, gather, silent
+from sphereface.evaluation.pair_lists import find_images, names_of, people_of, refuse_absent, refuse_repeats
 from sphereface.evaluation.pairs import Asked, Missing, PairsResult, Problem
-from sphereface.evaluation.verification import RULES, RuleName
+from sphereface.evaluation.sources import open_source
+from sphereface.evaluation.verification import RuleName
 from sphereface.metrics.rates import FARS, ROUNDS
 
 PAIRS, DEV_TRAIN, DEV_TEST = "pairs.txt", "pairsDevTrain.txt", "pairsDevTest.txt"  # as LFW calls its lists
@@ -31,8 +32,8 @@ PathLike = str | Path
 
 
 def evaluate_lfw(
-    embedder: Embeds,
-    root: PathLike,
+    embedder: Embeds | Features,
+    root: PathLike | None = None,
     pairs: PathLike | tuple[PathLike, PathLike] | None = None,
     *,
     view: View = 2,
@@ -48,50 +49,42 @@ def evaluate_lfw(
 
     `pairs` is a list, for view 1 two of them (DevTrain, DevTest), or the folder where they lie under LFW's names; where
     it is not given, that is `root`. A list may say `.jpg` where the faces are `.png`. A listed image that is not there
-    or cannot be read is an error, or with `missing="skip"` its pairs are left out, counted and named.
+    or cannot be read is an error, or with `missing="skip"` its pairs are left out, counted and named. Stored features
+    of the images, of one model or joined, serve as well as an embedder; then `root` is needed for lists only.
 
     >>> print(evaluate_lfw(Embedder.load("model.onnx"), "lfw-112x96", "pairs.txt", all_rules=True).table())
     """
-    root = Path(root)
+    root = None if root is None else Path(root)
     asked = Asked(rule, all_rules, missing, tuple(fars), rounds, seed)
-    if root.suffix.lower() == ".bin":
+    if root is not None and root.suffix.lower() == ".bin":
         if pairs is not None or view != 2:
             raise ValueError(f"{root} holds its own pairs, without views; leave out `pairs` and `view`")
         return _evaluate_bin(embedder, root, asked, progress)
     lists = _lists(root, pairs, view)
     read = [read_pairs(path) for path in lists]
     everything = [pair for each in read for pair in each]
-    _refuse_repeats(everything, " and ".join(str(path) for path in lists))
-    if view == 2 and len({pair.fold for pair in everything}) < 2 and any(RULES[name].holds_out for name in asked.rules):
+    refuse_repeats(everything, " and ".join(str(path) for path in lists), "images")
+    if view == 2 and len({pair.fold for pair in everything}) < 2 and asked.holds_out:
         raise ValueError(f"{lists[0]}: one fold, so that none can be held out; wanted ten, or two lists with view=1")
-    faces = open_set(root)
-    note = require_faces(root, faces, embedder.card.preprocessing.alignment)
-    names = list(dict.fromkeys(name for pair in everything for name in (pair.left, pair.right)))
-    places = _find(names, faces, root)
-    absent = [name for name in names if name not in places]
-    if absent and missing == "fail":
-        lost = sum(not {pair.left, pair.right} <= places.keys() for pair in everything)
-        raise DataFormatError(
-            f"{root}: {len(absent):,} of {len(names):,} listed images are not there, such as {absent[0]}, which "
-            f"{lost:,} of {len(everything):,} pairs need: align again with --misses centre, or leave these pairs "
-            'out with missing="skip"'
-        )
-    gathered = gather(embedder, faces, places.values(), skip=missing == "skip", progress=progress)
-    return asked.judge(
-        Problem(
-            data=f"{root.name}, view {view} ({', '.join(path.name for path in lists)})",
-            left=np.array([gathered.rows.get(places.get(pair.left, -1), -1) for pair in everything]),
-            right=np.array([gathered.rows.get(places.get(pair.right, -1), -1) for pair in everything]),
-            same=np.array([pair.same for pair in everything]),
-            fold=np.array([pair.fold for pair in everything]),
-            held_out=np.arange(len(everything)) >= len(read[0]) if view == 1 else None,
-            people=people_of(everything),
-            notes=(note,) if note else (),
-        ),
-        gathered,
-        {**dict.fromkeys(absent, "not in the set"), **gathered.unreadable},
-        embedder.card,
+    source = open_source(embedder, root)
+    places = find_images(names_of(everything), source.paths)
+    if missing == "fail":
+        way_out = 'align again with --misses centre, or leave these pairs out with missing="skip"'
+        refuse_absent(everything, places, str(root or source.name), "images", way_out)
+    gathered = source.gather(places.values(), skip=missing == "skip", progress=progress)
+    rows = {name: gathered.rows.get(place, -1) for name, place in places.items()}
+    problem = Problem(
+        data=f"{source.name}, view {view} ({', '.join(path.name for path in lists)})",
+        left=np.array([rows.get(pair.left, -1) for pair in everything]),
+        right=np.array([rows.get(pair.right, -1) for pair in everything]),
+        same=np.array([pair.same for pair in everything]),
+        fold=np.array([pair.fold for pair in everything]),
+        held_out=np.arange(len(everything)) >= len(read[0]) if view == 1 else None,
+        people=people_of(everything),
+        notes=source.notes,
     )
+    absent = dict.fromkeys((name for name in names_of(everything) if name not in places), "not in the set")
+    return asked.judge(problem, gathered, {**absent, **gathered.unreadable}, source.card)
 
 
 def evaluate_bin(
@@ -115,7 +108,9 @@ def evaluate_bin(
     return _evaluate_bin(embedder, Path(path), asked, progress)
 
 
-def _evaluate_bin(embedder: Embeds, path: Path, asked: Asked, progress: Progress) -> PairsResult:
+def _evaluate_bin(embedder: Embeds | Features, path: Path, asked: Asked, progress: Progress) -> PairsResult:
+    if isinstance(embedder, Features):
+        raise ValueError(f"{path} names no images that features could be found by; give a model instead of features")
     found = read_bin(path)
     if not len(found):
         raise DataFormatError(f"{path}: no pair in it")
@@ -162,7 +157,7 @@ class BinFaces:
         return self.images[index]
 
 
-def _lists(root: Path, pairs: PathLike | tuple[PathLike, PathLike] | None, view: View) -> list[Path]:
+def _lists(root: Path | None, pairs: PathLike | tuple[PathLike, PathLike] | None, view: View) -> list[Path]:
     """The files that list the pairs: one for view 2, DevTrain and DevTest for view 1."""
     if view not in (1, 2):
         raise ValueError(f"view is {view!r}; wanted 1 (development) or 2 (reporting)")
@@ -170,7 +165,10 @@ def _lists(root: Path, pairs: PathLike | tuple[PathLike, PathLike] | None, view:
     if isinstance(pairs, tuple):
         found = [Path(path) for path in pairs]
     else:
-        place = Path(root if pairs is None else pairs)
+        given = root if pairs is None else pairs
+        if given is None:
+            raise ValueError(f"neither a set nor a list is named; wanted {' and '.join(names)}, or where they lie")
+        place = Path(given)
         found = [place / name for name in names] if place.is_dir() else [place]
     if len(found) != len(names):
         raise ValueError(
@@ -181,45 +179,3 @@ def _lists(root: Path, pairs: PathLike | tuple[PathLike, PathLike] | None, view:
     if absent:
         raise DataFormatError(f"{' and '.join(absent)}: no such list; name the lists, or the folder where they lie")
     return found
-
-
-def _refuse_repeats(pairs: Sequence[Pair], source: str) -> None:
-    """A pair that counts twice, or as same and as different, is a slip in a list."""
-    seen: set[frozenset[str]] = set()
-    for pair in pairs:
-        both = frozenset((pair.left, pair.right))
-        if both in seen:
-            raise DataFormatError(f"{source}: {pair.left} and {pair.right} are listed twice; leave one out")
-        seen.add(both)
-
-
-def _find(names: Sequence[str], faces: FaceSet, root: Path) -> dict[str, int]:
-    """The places of listed images in a set, by their names or else by those without the suffix."""
-    exact = {path: place for place, path in enumerate(faces.paths)}
-    stems: dict[str, list[int]] = {}
-    for path, place in exact.items():
-        stems.setdefault(_stem(path), []).append(place)
-    found = {}
-    for name in names:
-        places = [exact[name]] if name in exact else stems.get(_stem(name), [])
-        if len(places) > 1:
-            which = " and ".join(faces.paths[place] for place in places)
-            raise DataFormatError(f"{root}: {name} may be {which}; keep one of them")
-        if places:
-            found[name] = places[0]
-    return found
-
-
-def _stem(path: str) -> str:
-    folder, _, name = path.rpartition("/")
-    return f"{folder}/{name.rpartition('.')[0] or name}"
-
-
-def people_of(pairs: Sequence[Pair]) -> tuple[list[str], list[str]] | None:
-    """Who is left and right in each pair, by their folders; None if the folders are no people's.
-
-    They are if same pairs, and only these, have one folder.
-    """
-    left, right = ([getattr(pair, side).split("/", 1)[0] for pair in pairs] for side in ("left", "right"))
-    agree = all((a == b) == pair.same for a, b, pair in zip(left, right, pairs, strict=True))
-    return (left, right) if agree else None

@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sphereface.contract import Card
+from sphereface.errors import DataFormatError
 from sphereface.evaluation.gather import Gathered
+from sphereface.evaluation.pair_lists import some_of
 from sphereface.evaluation.verification import (
     RULES,
     RuleName,
@@ -77,10 +79,9 @@ class PairsResult:
         if self.dev_train:
             lines.append(f"learned from {self.dev_train[0]:,} of {self.dev_train[1]:,} other pairs")
         if self.missing:
-            lines.append(f"left out: {self.listed - self.scored:,} pairs, for want of {_examples(self.missing)}")
-        lines += [f"rule {name}: {report.sentence}" for name, report in self.reports.items()]
-        lines += [f"features for {name}: {features}" for name, features in self.features.items()]
-        lines += [f"note: {note}" for note in self.notes]
+            lines.append(f"left out: {self.listed - self.scored:,} pairs, for want of {some_of(self.missing)}")
+        sentences = {name: report.sentence for name, report in self.reports.items()}
+        lines += how_it_was_found(sentences, self.features, self.notes)
         return "\n".join([*lines, "", side_by_side(list(self.reports.values()))])
 
 
@@ -121,11 +122,18 @@ class Asked:
         """One rule, or all."""
         return tuple(RULES) if self.all_rules else (self.rule,)
 
+    @property
+    def holds_out(self) -> bool:
+        """Whether any of the rules learns from other pairs than it judges."""
+        return any(RULES[name].holds_out for name in self.rules)
+
     def judge(self, problem: Problem, gathered: Gathered, missing: Mapping[str, str], card: Card) -> PairsResult:
         """The result, under one rule or all of them."""
         usable = (problem.left >= 0) & (problem.right >= 0)
         judged = np.ones_like(usable) if problem.held_out is None else problem.held_out
         scored = np.flatnonzero(usable & judged).tolist()
+        if not scored:
+            raise DataFormatError(f"{problem.data}: no pair has both images, for want of {some_of(missing)}")
         people = problem.people and (
             [problem.people[0][place] for place in scored],
             [problem.people[1][place] for place in scored],
@@ -147,7 +155,7 @@ class Asked:
             model=card.name or "a model without a name",
             rule=self.rule,
             reports=reports,
-            features={name: _features_for(name, card) for name in self.rules},
+            features={name: features_for(name, card) for name in self.rules},
             listed=int(judged.sum()),
             scored=len(scored),
             images=len(gathered.rows),
@@ -167,11 +175,18 @@ def _verify(
     return verify_folds(left, right, same, problem.fold[usable], rule=rule, mirrored=mirrored)
 
 
-def _features_for(rule: RuleName, card: Card) -> str:
+def features_for(rule: RuleName, card: Card) -> str:
+    """What a rule makes of the features that a card speaks of, in words."""
     summed = card.feature_rule == "concatenate" and RULES[rule].sums_mirrors
     return FEATURES["sum" if summed else card.feature_rule]
 
 
-def _examples(missing: Mapping[str, str]) -> str:
-    shown = ", ".join(f"{path} ({reason})" for path, reason in list(missing.items())[:3])
-    return shown + (f", and {len(missing) - 3:,} more images" if len(missing) > 3 else "")
+def how_it_was_found(
+    sentences: Mapping[RuleName, str], features: Mapping[RuleName, str], notes: Sequence[str]
+) -> list[str]:
+    """The lines of a table that say which rules there were, what they were given, and what else is to be known."""
+    return [
+        *(f"rule {name}: {sentence}" for name, sentence in sentences.items()),
+        *(f"features for {name}: {given}" for name, given in features.items()),
+        *(f"note: {note}" for note in notes),
+    ]
