@@ -211,6 +211,18 @@ def test_people_are_set_aside_to_validate_on(faces, tmp_path):
     assert trained.scores.as_dict()["accuracy"] == told[-1]["accuracy"]
 
 
+def test_a_run_killed_when_only_its_report_was_missing_is_scored_again_and_leaves_nothing_half_written(faces, tmp_path):
+    config = TINY.changed(validation_people=3)
+    trained = run(faces, tmp_path / "run", config)
+    for name in ("model.safetensors", "report.html"):
+        (tmp_path / "run" / name).unlink()
+    (tmp_path / "run" / ".report.html.abc.part").write_text("<html>")
+    again = run(faces, tmp_path / "run", config, resume=True)
+    assert again.scores.as_dict() == trained.scores.as_dict()
+    assert not list((tmp_path / "run").glob(".*"))
+    assert len([entry for entry in read_log(tmp_path / "run") if entry["kind"] == "validation"]) == 1
+
+
 def test_new_people_are_learned_from_a_trained_network(faces, whole, tmp_path):
     config = TINY.changed(steps=1, milestones=(), lr=1e-9)
     run(faces, tmp_path / "tuned", config, init=whole / "model.safetensors")

@@ -265,7 +265,7 @@ def test_a_recipe_that_diverges_at_any_rate_ends_with_exit_code_1_and_advice_in_
     assert ran.returncode == 1
     *_, said = ran.stderr.splitlines()
     assert said.startswith("sphereface: loss ")
-    assert "after 3 rollbacks; lower lr, clip gradients, or let lambda fall more slowly." in said
+    assert "after 3 rollbacks; lower lr, clip gradients, or let lambda fall more slowly; no checkpoint was made" in said
     assert "Traceback" not in ran.stderr
     assert [line["lr_factor"] for line in log_lines(out, "rollback")] == [0.5, 0.25, 0.125]
     assert [(line["outcome"], line["reason"]) for line in log_lines(out, "end")] == [("failed", said[12:])]

@@ -175,7 +175,16 @@ class Run:
             self.save(done)
 
     def validate(self, done: int) -> None:
-        """Score the network on people it has not seen; the first process does it, the others wait."""
+        """Score the network on people it has not seen, and tell of it."""
+        told = self.score()
+        if self.best is None or told["accuracy"] > self.best[0]:
+            self.best = told["accuracy"], done
+        if self.log is not None:
+            self.log.write("validation", done, told)
+        self.say(f"step {done:,}: accuracy {told['accuracy']:.2%} on people never seen")
+
+    def score(self) -> dict[str, Any]:
+        """What the network is worth on people it has not seen; the first process finds out, the others wait."""
 
         def work() -> dict[str, Any]:
             assert self.validation is not None
@@ -183,12 +192,8 @@ class Run:
                 self.scores = validate(self.learner.net, self.validation, workers=self.place.workers)
             return self.scores.as_dict()
 
-        told = parallel.on_first(work)
-        if self.best is None or told["accuracy"] > self.best[0]:
-            self.best = told["accuracy"], done
-        if self.log is not None:
-            self.log.write("validation", done, told)
-        self.say(f"step {done:,}: accuracy {told['accuracy']:.2%} on people never seen")
+        told: dict[str, Any] = parallel.on_first(work)
+        return told
 
     @contextmanager
     def saved_weights(self) -> Iterator[None]:
@@ -220,13 +225,21 @@ class Run:
         """Go on with the newest whole checkpoint, if that was asked for and there is one; returns the step."""
         if not self.place.resume:
             return 0
-        found = parallel.on_first(lambda: _newest(self.folder, self.say, forget_broken=True))
+        found = parallel.on_first(self._tidy_and_find)
         if found is None:
             self.say(f"{self.place.out}: no checkpoint to resume from; the run begins")
             return 0
         self.restore(open_checkpoint(self.folder / found, verify=False))
         self.say(f"resumed at step {self.loader.step:,}")
+        if self.loader.step == self.config.steps and self.validation is not None:
+            self.score()  # it was killed when only the report was missing, which shows these scores
         return self.loader.step
+
+    def _tidy_and_find(self) -> str | None:
+        """Remove what a killed run was writing; returns the name of the newest whole checkpoint."""
+        for part in filter(Path.is_file, self.place.out.glob(".*.part")):
+            part.unlink()
+        return _newest(self.folder, self.say, forget_broken=True)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Take everything back to a checkpoint."""
@@ -241,13 +254,12 @@ class Run:
     def roll_back(self, lost: Lost) -> None:
         """Take a lost run back to its last good checkpoint, or to its beginning, and slow it down."""
         rule, slowed = self.config.guard, self.learner.rollbacks
-        if slowed >= rule.rollbacks:
-            raise JobFailed(
-                f"{lost.reason}, after {slowed} rollbacks; {lost.advice}. Good checkpoints are kept in {self.folder}"
-            )
-        lr_factor, gamma_factor = self.learner.lr_factor, self.learner.gamma_factor
         # Step n begins with the weights of n steps. What the last good step left, the bad one began with.
         good = parallel.on_first(lambda: _good(self.folder, lost.good_until, self.say))
+        if slowed >= rule.rollbacks:
+            kept = f"the last good checkpoint is {self.folder / good}" if good else "no checkpoint was made before that"
+            raise JobFailed(f"{lost.reason}, after {slowed} rollbacks; {lost.advice}; {kept}")
+        lr_factor, gamma_factor = self.learner.lr_factor, self.learner.gamma_factor
         if good is None:
             self.learner = build_learner(self.config, self.learner.loss.classes, self.learner.device, self.place.init)
             self.loader.step = 0
