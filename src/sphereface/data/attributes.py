@@ -2,8 +2,10 @@
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -26,31 +28,38 @@ class Attributes:
     def groups_of(self, column: str, people: Sequence[str], paths: Sequence[str]) -> list[str | None]:
         """The group of each image, given whose it is and its path; a path may have another suffix than in the table."""
         groups = self.columns[column]
-        if self.key == "person":
-            return [groups.get(person) for person in people]
-        stems = {stem(path): group for path, group in groups.items()}
-        return [groups.get(path, stems.get(stem(path))) for path in paths]
+        return [None if line is None else groups.get(line) for line in self._lines_of(people, paths)]
 
     def lacking(self, people: Sequence[str], paths: Sequence[str]) -> list[str]:
         """The people or paths without a line."""
-        if self.key == "person":
-            return sorted(set(people) - set(self.names))
-        listed = {stem(name) for name in self.names}
-        return [path for path in paths if stem(path) not in listed]
+        asked = people if self.key == "person" else paths
+        lines = self._lines_of(people, paths)
+        return sorted({name for name, line in zip(asked, lines, strict=True) if line is None})
 
     def strangers(self, people: Sequence[str], paths: Sequence[str]) -> list[str]:
         """The lines that name nobody and nothing of a set."""
+        known = set(self._lines_of(people, paths))
+        return [name for name in self.names if name not in known]
+
+    def _lines_of(self, people: Sequence[str], paths: Sequence[str]) -> list[str | None]:
+        """The line of each person, or of each path: as it is, or by what is left without the suffix."""
         if self.key == "person":
-            known = set(people)
-            return [name for name in self.names if name not in known]
-        known = {stem(path) for path in paths}
-        return [name for name in self.names if stem(name) not in known]
+            return [person if person in self._known else None for person in people]
+        return [self._known.get(path) or self._known.get(stem(path)) for path in paths]
+
+    @cached_property
+    def _known(self) -> dict[str, str]:
+        """Lines by their names, and by their stems where two lines do not share one."""
+        stems = [stem(name) for name in self.names] if self.key == "path" else []
+        shared = Counter(stems)
+        alone = {each: name for each, name in zip(stems, self.names, strict=False) if shared[each] == 1}
+        return alone | {name: name for name in self.names}
 
 
 def stem(path: str) -> str:
     """A path without its suffix: photos that were aligned may have got another."""
-    folder, _, name = path.rpartition("/")
-    return f"{folder}/{name.rpartition('.')[0] or name}"
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}{name.rpartition('.')[0] or name}"
 
 
 def read_attributes(path: str | Path) -> Attributes:
@@ -64,12 +73,12 @@ def read_attributes(path: str | Path) -> Attributes:
     first = next(rows, None)
     if first is None:
         raise DataFormatError(f"{path}: nothing in it; {WANTED}")
-    _, header = first
+    line, header = first
     if header[0] not in ("person", "path") or len(header) < 2:
-        raise DataFormatError(f"{path}:1: {','.join(header)[:120]!r}; {WANTED}")
+        raise DataFormatError(f"{path}:{line}: {','.join(header)[:120]!r}; {WANTED}")
     if "" in header or len(set(header)) < len(header):
         raise DataFormatError(
-            f"{path}:1: {','.join(header)[:120]!r} has a column without a name or one twice; {WANTED}"
+            f"{path}:{line}: {','.join(header)[:120]!r} has a column without a name or one twice; {WANTED}"
         )
     names: dict[str, int] = {}
     columns: dict[str, dict[str, str]] = {name: {} for name in header[1:]}

@@ -31,8 +31,8 @@ def draw_pairs(people: Ints, *, pairs: int = PAIRS, folds: int = FOLDS, seed: in
     names, counts = np.unique(people, return_counts=True)
     if len(names) < 2 or counts.max() < 2:
         raise ValueError(f"{len(people)} photos of {len(names)} people; wanted 2 people, one of them with 2 photos")
-    if pairs < 1:
-        raise ValueError(f"{pairs} pairs; wanted at least 1 of either kind")
+    if pairs < 1 or folds < 1:
+        raise ValueError(f"{pairs} pairs in {folds} folds; wanted at least 1 pair of either kind, and 1 fold")
     rng = np.random.default_rng(seed)
     photos = np.split(np.argsort(people, kind="stable"), np.cumsum(counts)[:-1])  # the images of each person
     order = rng.permutation(len(names))
@@ -56,6 +56,9 @@ def _pairs_of(
     counts = np.array([len(photos) for photos in group])
     own = counts * (counts - 1) // 2
     a, b = np.triu_indices(min(len(group), 2 * most), 1)  # so many pairs involve no more people
+    if len(group) > 2 * most:  # by lot: the first of the group are those with the most photos
+        lot = rng.permutation(len(group))
+        a, b = lot[a], lot[b]
     across = counts[a] * counts[b]
     count = min(most, int(own.sum()), int(across.sum()))
     same = [_couple(group[person], item) for person, item in _spread(own, count, rng)]

@@ -24,13 +24,14 @@ from sphereface.embed.store import Features
 from sphereface.errors import DataFormatError
 from sphereface.evaluation.drawing import FOLDS, PAIRS, draw_pairs
 from sphereface.evaluation.gather import Embeds, Progress, silent
-from sphereface.evaluation.groups import FMR, GroupReport, Small, groups_of_set, same_pairs
+from sphereface.evaluation.group_report import GroupReport
+from sphereface.evaluation.groups import FMR, Small, groups_of_set
 from sphereface.evaluation.identification import FPIRS, RANKS, SPLITS, Identification, identify
 from sphereface.evaluation.pairs import Asked, Missing, PairsResult, Problem
 from sphereface.evaluation.verification import RULES, RuleName
 from sphereface.evaluation.whole import WholeSet, embed_whole
 from sphereface.faces.images import decode
-from sphereface.metrics.impostors import highest_different, unit_rows
+from sphereface.metrics.impostors import highest_different, same_pairs, scores_of, unit_rows
 from sphereface.metrics.rates import FARS, ROUNDS
 from sphereface.reports.figures import Picture, contact_sheet
 
@@ -156,11 +157,10 @@ def _verify(whole: WholeSet, asked: Asked, pairs: int, folds: int) -> PairsResul
 
 def hardest_pairs(whole: WholeSet, count: int = HARDEST) -> tuple[HardPair, ...]:
     """The least alike pairs of one person, then the most alike of two; all pairs are looked at, by plain cosines."""
-    unit = unit_rows(whole.features)
     left, right = same_pairs(whole.labels)
-    scores = (unit[left] * unit[right]).sum(1)
+    scores = scores_of(unit_rows(whole.features, dtype=np.float32), left, right)
     least = np.lexsort((right, left, scores))[:count]
-    most = highest_different(unit, whole.labels, most=count)
+    most = highest_different(whole.features, whole.labels, most=count)
     rows = [(left[k], right[k], True, scores[k]) for k in least]
     rows += [(a, b, False, score) for score, a, b in zip(most.scores, most.left, most.right, strict=True)]
     return tuple(HardPair(whole.paths[a], whole.paths[b], same, float(score)) for a, b, same, score in rows)

@@ -67,7 +67,7 @@ Small = Literal["refuse", "leave out"]
 FMR = 1e-3
 PEOPLE = 20  # with two photos, that a group needs
 EXPECTED = 10  # false matches that the stated FMR would give a group
-KEPT = 1 << 25  # pairs that pass, at the most: some 2 GB while they are gathered
+KEPT = 1 << 24  # pairs that pass, at the most: some 2 GB while they are gathered
 WHICH: tuple[Which, ...] = ("FMR", "FNMR")
 
 
@@ -123,7 +123,9 @@ def groups_of_set(
     detection = None if aligned is None else read_detection(aligned)
     persons = [whole.people[label] for label in whole.labels.tolist()]
     notes = _check_table(table, whole, persons, detection, missing)
-    _, people = np.unique(whole.labels, return_inverse=True)
+    _, people, photos = np.unique(whole.labels, return_inverse=True, return_counts=True)
+    if len(photos) < 2 or photos.max() < 2:
+        raise ValueError(f"{whole.data}: no pair of one person, or none of two; wanted people with two photos each")
     groups = {attribute: table.groups_of(attribute, persons, whole.paths) for attribute in table.columns}
 
     def choose(rate: float) -> list[_Chosen]:
@@ -150,7 +152,7 @@ def groups_of_set(
         threshold=judged.threshold,
         stated=far if threshold is None else None,
         fmr=judged.fmr,
-        people=int(people.max()) + 1,
+        people=len(photos),
         photos=len(whole.paths),
         different=judged.passed.total,
         attributes=tuple(reports),
@@ -247,23 +249,26 @@ class _Judged(NamedTuple):
 def _judged(whole: WholeSet, people: Ints, far: float, threshold: float | None) -> _Judged:
     left, right = same_pairs(people)
     total = count_different(people)
-    if not len(left) or not total:
-        raise ValueError(f"{whole.data}: no pair of one person, or none of two; wanted people with two photos each")
     scores = scores_of(unit_rows(whole.features, dtype=np.float32), left, right)
-    most = KEPT if threshold is not None else allowed(far, total)
-    top = None if most > KEPT else highest_different(
-        whole.features, people, most=most + 1, floor=-np.inf if threshold is None else threshold
-    )  # fmt: skip
-    if top is None or (threshold is not None and len(top.scores) > KEPT):
-        raise ValueError(
-            f"{whole.data}: more than {KEPT:,} of {total:,} pairs of different people would pass, too many to draw "
-            f"again and again; wanted a lower rate than {far:g} or a higher threshold, or fewer photos of each person"
-        )
-    if threshold is None:
-        threshold = UpperTail(np.sort(scores)[::-1], top.scores, total).threshold_at_far(far)
+    if threshold is not None:
+        top = highest_different(whole.features, people, most=KEPT + 1, floor=threshold)
+        _require_few(len(top.scores), total)
+        return _Judged(threshold, people, top, (left, right), scores < threshold)
+    most = allowed(far, total)
+    _require_few(most, total)
+    top = highest_different(whole.features, people, most=most + 1)
+    threshold = UpperTail(np.sort(scores)[::-1], top.scores, total).threshold_at_far(far)
     passing = int((top.scores >= threshold).sum())
     passed = HighestDifferent(top.scores[:passing], top.left[:passing], top.right[:passing], total)
     return _Judged(threshold, people, passed, (left, right), scores < threshold)
+
+
+def _require_few(passing: int, total: int) -> None:
+    if passing > KEPT:
+        raise ValueError(
+            f"{passing:,} or more of {total:,} pairs of different people would pass; wanted at most {KEPT:,}: state a "
+            "lower rate or a higher threshold, or take fewer photos of each person"
+        )
 
 
 def _count(group: Ints, groups: int, judged: _Judged) -> GroupCounts:

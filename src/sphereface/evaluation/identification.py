@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sphereface.metrics.impostors import unit_rows
+from sphereface.metrics.impostors import SCORES, unit_rows
 from sphereface.metrics.rates import ROUNDS, Rate, is_supported, rates_over_people
 
 Floats = NDArray[np.float64]
@@ -29,7 +29,7 @@ Bools = NDArray[np.bool_]
 FPIRS = (1e-1, 1e-2, 1e-3)
 RANKS = 20
 SPLITS = 10
-BLOCK = 1024  # probes that are scored in one go
+CLOSE = 1e-12  # a product of matrices may be off by this: scores so close are equal
 
 
 class OpenSet(NamedTuple):
@@ -145,8 +145,8 @@ def identify(
     able = np.flatnonzero(photos > gallery_photos)
     _check(len(able), len(names), gallery_photos, known, fpirs, splits, ranks)
     unit = unit_rows(features)
-    if unit.shape[:1] != who.shape or not np.isfinite(unit).all():
-        raise ValueError(f"features {unit.shape} of people {who.shape}; wanted finite numbers (N, D) and (N,)")
+    if unit.shape[:1] != who.shape:
+        raise ValueError(f"features {unit.shape} of people {who.shape}; wanted (N, D) and (N,)")
     num_known = min(max(1, round(known * len(able))), len(able) - (len(able) == len(names)))
     made = [_split(unit, who, able, gallery_photos, num_known, _rng(seed, number)) for number in range(splits)]
     fewest, most = _range([len(split.strangers.people) for split in made])
@@ -235,21 +235,24 @@ def _split(
 def _looked_up(unit: Floats, templates: Floats, column: Ints, is_known: Bools) -> tuple[Ints, Floats, Floats, Floats]:
     """Of each photo: its person's rank among all, the score with it, the best of the known, the best of known others.
 
-    Where a person is not enrolled, rank and score mean nothing.
+    Where a person is not enrolled, rank and score mean nothing. A matrix product finds who is best, but the scores are
+    summed in a fixed order: those of copies are equal to the last bit.
     """
     rank = np.zeros(len(unit), dtype=np.int64)
     mate, best, others = np.zeros(len(unit)), np.zeros(len(unit)), np.full(len(unit), -np.inf)
-    for start in range(0, len(unit), BLOCK):
-        rows = slice(start, start + BLOCK)
-        scores = unit[rows] @ templates.T
-        own = column[rows]
-        each = np.arange(len(own))
-        mate[rows] = scores[each, own]
-        rank[rows] = (scores >= mate[rows][:, None]).sum(1)  # itself among them: 1 + the others
-        among_known = np.where(is_known, scores, -np.inf)
-        best[rows] = among_known.max(1)
-        among_known[each[own >= 0], own[own >= 0]] = -np.inf
-        others[rows] = among_known.max(1)
+    block = max(1, SCORES // len(templates))
+    for start in range(0, len(unit), block):
+        rows = slice(start, start + block)
+        probes, own = unit[rows], column[rows]
+        scores = probes @ templates.T
+        mate[rows] = (probes * templates[own]).sum(1)
+        rank[rows] = (scores >= mate[rows][:, None] - CLOSE).sum(1)  # itself among them: 1 + the others
+        scores[:, ~is_known] = -np.inf
+        best[rows] = (probes * templates[scores.argmax(1)]).sum(1)
+        enrolled = np.flatnonzero(own >= 0)
+        scores[enrolled, own[enrolled]] = -np.inf
+        there = scores.max(1) > -np.inf  # with one person known there may be no other
+        others[rows][there] = (probes[there] * templates[scores[there].argmax(1)]).sum(1)
     return rank, mate, best, others
 
 

@@ -8,6 +8,7 @@ replacement, the threshold being kept; a pair of two people counts once for each
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -33,6 +34,15 @@ class FalseMatches(NamedTuple):
     right: Ints
     left_group: Ints
     right_group: Ints
+
+
+class ErringCouples(NamedTuple):
+    """Two people with false matches: in which two groups, who, and how many; each (C,), the cells rising."""
+
+    cell: Ints  # the lower group x the number of groups + the upper one
+    left: Ints
+    right: Ints
+    times: Ints
 
 
 class Counted(NamedTuple):
@@ -68,16 +78,25 @@ class GroupCounts:
         return Counted(self._false(drawn), different, drawn @ self.missed, drawn @ self.same)
 
     def _false(self, drawn: Floats) -> Floats:
-        left, right, one, two = self.matches
-        cell = np.minimum(one, two) * self.groups + np.maximum(one, two)
-        order = np.argsort(cell, kind="stable")
-        cells, starts = np.unique(cell[order], return_index=True)
+        cell, left, right, times = self.erring_couples
+        cells, starts = np.unique(cell, return_index=True)
         false = np.zeros((len(drawn), self.groups * self.groups))
         if len(cells):
-            weights = drawn[:, left[order]] * drawn[:, right[order]]
+            weights = times * drawn[:, left] * drawn[:, right]
             false[:, cells] = np.add.reduceat(weights, starts, axis=1)
         square = false.reshape(-1, self.groups, self.groups)
         return np.maximum(square, square.transpose(0, 2, 1))  # of two cells that mirror each other one is empty
+
+    @cached_property
+    def erring_couples(self) -> ErringCouples:
+        """The false matches of the same two people in the same two groups as one: there may be far fewer of these."""
+        left, right, one, two = self.matches
+        people, groups = len(self.photos), self.groups
+        cell = np.minimum(one, two) * groups + np.maximum(one, two)
+        couple = np.minimum(left, right) * people + np.maximum(left, right)
+        found, times = np.unique(cell * people**2 + couple, return_counts=True)
+        cell, couple = np.divmod(found, people**2)
+        return ErringCouples(cell, *np.divmod(couple, people), times)
 
     def couples(self, group: int, other: int) -> int:
         """How many pairs of two people can be seen, one photo in the first group, the other in the second."""
@@ -91,13 +110,8 @@ class GroupCounts:
         """How many people (FNMR) or pairs of people (FMR) any error of each group comes from, (G,)."""
         if which == "FNMR":
             return np.asarray((self.missed > 0).sum(0))
-        left, right, one, two = self.matches
-        found = []
-        for group in range(self.groups):
-            within = (one == group) & (two == group)
-            lower, upper = np.minimum(left, right)[within], np.maximum(left, right)[within]
-            found.append(len(np.unique(lower * len(self.photos) + upper)))
-        return np.array(found, dtype=np.int64)
+        couples = np.bincount(self.erring_couples.cell, minlength=self.groups**2).reshape(self.groups, self.groups)
+        return np.asarray(couples.diagonal())
 
 
 class Ratio(NamedTuple):
@@ -128,7 +142,7 @@ class GroupRates:
         self.counts = counts
         people = len(counts.photos)
         self.plain = counts.counted(np.ones((1, people)))
-        pieces = [counts.counted(piece) for piece in _pieces(people, rounds, seed, len(counts.matches.left))]
+        pieces = [counts.counted(piece) for piece in _pieces(people, rounds, seed, len(counts.erring_couples.cell))]
         self.draws = Counted(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
 
     def matrix(self) -> list[list[Rate | None]]:
@@ -250,9 +264,9 @@ def comparisons(groups: int) -> int:
     return 2 * (groups if groups > 2 else 1)
 
 
-def _pieces(people: int, rounds: int, seed: int, matches: int) -> Iterator[Floats]:
+def _pieces(people: int, rounds: int, seed: int, couples: int) -> Iterator[Floats]:
     """Draws of people, as many at a time as their products of weights may be held."""
-    size = max(1, PIECE // max(matches, people))
+    size = max(1, PIECE // max(couples, people))
     drawn: list[Floats] = []
     for each in PeopleBootstrap(people, rounds=rounds, seed=seed):
         drawn.append(each)
