@@ -70,7 +70,7 @@ Work = Callable[[Task, Turns], None]
 
 
 def plain_loop(task: Task, turns: Turns) -> None:
-    """What people write today: default memory format, linear layer, cross-entropy, SGD as it comes."""
+    """What people write today: default memory format, torch's PReLU, linear layer, cross-entropy, SGD as it comes."""
     config = task.config
     images, labels = tensors_in_memory(task)
     net = with_torchs_prelu(create_model(config.model, **config.architecture.model_dump(exclude={"name"})).train())
@@ -376,7 +376,7 @@ def bench_training(
     return {
         "what": "faces a second, medians; ratios within each round, their median and range. train: with its loader, "
         "log, guard and share of checkpoints; bare: the same network, loss, optimizer and memory on a batch in memory; "
-        "plain: default memory format, linear layer, cross-entropy and SGD on a batch in memory",
+        "plain: default memory format, torch's PReLU, linear layer, cross-entropy and SGD on a batch in memory",
         "command": "sphereface bench training --json",
         "rounds": rounds,
         "faces": classes * photos,
