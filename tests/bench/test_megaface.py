@@ -16,6 +16,7 @@ from sphereface.bench.megaface import (
     write_distractors,
 )
 from sphereface.bench.timing import LINUX
+from sphereface.cli import main
 from sphereface.evaluation.megaface import AtSize, evaluate_megaface
 
 
@@ -39,6 +40,53 @@ def test_the_result_is_json_and_its_page_has_a_row_for_each_size(measured):
     assert "| 300 | 18,000 | " in page
     assert "| 900 | 54,000 | " in page
     assert "TAR at FAR 1e-6 are equal" in page
+
+
+def test_what_is_asked_of_the_full_size_stands_in_the_result_and_on_the_page(measured):
+    row, goals, page = measured["rows"][-1], measured["goals"], markdown(measured, "sphereface bench megaface")
+    assert row["pairs"] == 5 * 12 * 11
+    assert (row["exact_ranks"], row["exact_far"]) == (901, 54 / 54_000)  # every rank there is; 54 negatives may pass
+    for each in measured["rows"]:
+        ratios = sorted(turn["seconds"] / turn["bare_seconds"] for turn in each["rounds"])
+        assert each["ratio"] == pytest.approx({"lowest": ratios[0], "highest": ratios[1], "median": sum(ratios) / 2})
+    assert measured["gigabytes_on_disk"] == 900 * 32 * 4 / 1e9
+    assert goals["rank1"] == {"wanted": [0.5, 0.8], "found": row["rank1"], "met": 0.5 <= row["rank1"] <= 0.8}
+    assert goals["ratio"]["met"] == (row["ratio"]["median"] <= 2)
+    assert "| rank 901, FAR 0.001 |" in page
+    assert f"| ratio | at most 2 | {row['ratio']['median']:.2f} | " in page
+    assert "| memory | under 3,000 MB | " in page
+    if LINUX:
+        assert goals["peak_anonymous_megabytes"]["met"] is True
+        assert f"| {row['peak_anonymous_megabytes']:,.0f} MB | met |" in page
+
+
+def test_the_verb_writes_the_page_and_the_numbers(tmp_path, capsys):
+    out = tmp_path / "results"
+    options = ["--probes", 20, "--people", 4, "--features", 16, "--size", 200, "--size", 50, "--rounds", 1]
+    with pytest.raises(SystemExit) as ended:
+        main([str(each) for each in ("bench", "megaface", "--out", out, *options, "--json")])
+    assert ended.value.code == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == json.loads((out / "megaface-scale.json").read_text())
+    assert [row["negatives"] for row in told["rows"]] == [20 * 50, 20 * 200]
+    page = (out / "megaface-scale.md").read_text()
+    assert "--probes 20 --people 4 --features 16 --rounds 1 --size 50 --size 200`" in page
+    assert sorted(path.name for path in tmp_path.rglob("*.*")) == ["megaface-scale.json", "megaface-scale.md"]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--size", str(10**12)], "distractors of 1,024 numbers take 4096000.0 GB: name a folder on a larger disk"),
+        (["--probes", "10", "--people", "6", "--size", "50"], "two probes a person"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_line_and_nothing_is_written(tmp_path, capsys, options, named):
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "megaface", "--out", str(tmp_path / "out"), "--folder", str(tmp_path), *options])
+    assert ended.value.code == 2
+    assert named in capsys.readouterr().err.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_found_is_what_sorting_everything_finds(measured):

@@ -6,6 +6,8 @@ from typing import Any
 
 import typer
 
+from sphereface.errors import JobFailed
+
 app = typer.Typer(no_args_is_help=True, help="Speed and memory as ratios against named peers.")
 
 
@@ -127,6 +129,37 @@ def scale(
         return
     for name, value in result.items():
         typer.echo(f"{name}: {value}")
+
+
+@app.command()
+def megaface(
+    out: Path = typer.Option(Path("results"), help="Folder for megaface-scale.md and megaface-scale.json."),
+    probes: int = typer.Option(3_530, min=2, help="Photos that are looked up."),
+    people: int = typer.Option(80, min=1, help="Whose photos they are."),
+    features: int = typer.Option(1_024, min=1, help="Numbers of a feature."),
+    sizes: list[int] = typer.Option([10_000, 100_000, 1_000_000], "--size", min=1, help="Distractors, one or more."),
+    rounds: int = typer.Option(3, min=1, help="Turns of each candidate; the median counts."),
+    folder: Path | None = typer.Option(
+        None, help="Where the file of distractors goes, 4 GB at full size, and stays; else it is temporary."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+) -> None:
+    """Time and memory of MegaFace at full scale against the bare matrix product over the same blocks.
+
+    Example: sphereface bench megaface --out results
+    """
+    from sphereface.bench.megaface import bench_megaface, command, markdown
+
+    result = bench_megaface(
+        folder=folder, probes=probes, people=people, features=features, sizes=sizes, rounds=rounds, say=say
+    )
+    page = markdown(result, command(result))
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "megaface-scale.json").write_text(json.dumps(result, indent=2) + "\n")
+    (out / "megaface-scale.md").write_text(page)
+    typer.echo(json.dumps(result, indent=2) if as_json else page)
+    if not result["sorted"]["equal"]:
+        raise JobFailed("the evaluation and a sort of all scores differ; the numbers above are not to be used")
 
 
 def say(line: str) -> None:
