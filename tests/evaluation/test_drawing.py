@@ -48,3 +48,16 @@ def test_there_are_ten_folds_where_there_are_people_enough(people, folds):
 def test_pairs_need_two_people_and_two_photos_of_one(photos):
     with pytest.raises(ValueError, match="wanted 2 people"):
         draw_pairs(np.repeat(np.arange(len(photos)), photos))
+
+
+def test_different_pairs_are_not_only_of_those_with_the_most_photos():
+    people = np.repeat(np.arange(200), [3] * 100 + [2] * 100)
+    left, right, same, _ = draw_pairs(people, pairs=20, folds=1)
+    drawn = {*people[left[~same]], *people[right[~same]]}
+    assert 5 < len([person for person in drawn if person >= 100]) < len(drawn)
+
+
+@pytest.mark.parametrize("options", [{"pairs": 0}, {"folds": 0}])
+def test_no_pairs_and_no_folds_are_refused(options):
+    with pytest.raises(ValueError, match="wanted at least 1 pair of either kind, and 1 fold"):
+        draw_pairs(np.repeat(np.arange(5), 3), **options)

@@ -304,11 +304,26 @@ def test_one_group_is_nothing_to_compare(by_person):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), [({"small": "drop"}, "small is 'drop'; choose one of refuse"), ({"far": 0.0}, "far is 0.0")]
+    ("options", "said"),
+    [
+        ({"small": "drop"}, "small is 'drop'; choose one of refuse"),
+        ({"missing": "drop"}, "missing is 'drop'; choose one of fail, skip"),
+        ({"far": 0.0}, "far is 0.0"),
+        ({"threshold": float("nan")}, "threshold is nan; wanted a cosine"),
+    ],
 )
 def test_unknown_choices_are_refused(by_person, options, said):
     with pytest.raises(ValueError, match=said):
         groups_of_set(simulated(0, THREE), by_person(THREE), **options)
+
+
+def test_more_pairs_than_can_be_held_are_refused(by_person, monkeypatch):
+    monkeypatch.setattr("sphereface.evaluation.groups.KEPT", 300)
+    whole, listed = simulated(0, THREE), by_person(THREE)  # 28,320 pairs of different people
+    for options in ({"far": 0.02}, {"threshold": 0.1}):
+        with pytest.raises(ValueError, match=r"of 28,320 pairs .* would pass; wanted at most 300: state a lower rate"):
+            groups_of_set(whole, listed, **options)
+    groups_of_set(whole, listed, **QUICK)
 
 
 def test_without_two_photos_of_anyone_there_is_nothing_to_judge(by_person):
@@ -359,6 +374,19 @@ def test_who_was_never_detected_has_a_line_and_counts_as_failed(by_person, align
     assert found.groups[2].failure_to_detect.value == pytest.approx((20 + 8) / (160 + 8))
 
 
+def test_photos_without_a_face_need_a_line_too_lest_a_group_has_no_failures(tmp_path, aligned):
+    whole = simulated(0, THREE)
+    detection = read_detection(aligned)
+    rows = [(path, THREE[int(path[1:4])]) for path in (*whole.paths, *detection.found)]
+    without = table(tmp_path / "found.csv", rows, "path,group")
+    with pytest.raises(DataFormatError, match=r"no line for 21 images of simulated, such as p000/3\.jpg"):
+        groups_of_set(whole, without, aligned=aligned, **QUICK)
+    everything = table(tmp_path / "all.csv", [*rows, *((path, THREE[int(path[1:4])]) for path in detection.none)],
+                       "path,group")  # fmt: skip
+    found = groups_of_set(whole, everything, aligned=aligned, **QUICK).attributes[0]
+    assert [line.failure_to_detect.value for line in found.groups] == pytest.approx([1 / 160, 0, 1 / 8])
+
+
 def test_a_report_that_is_none_or_of_another_run_is_refused(aligned):
     with pytest.raises(DataFormatError, match="no report of sphereface data align"):
         read_detection(aligned / "nowhere")
@@ -396,6 +424,15 @@ def test_names_may_hold_commas_and_a_file_may_come_from_a_spreadsheet(tmp_path):
     found = read_attributes(path)
     assert found.columns == {"sex": {"Lovelace, Ada": "f", "Charles": "m"}, "age": {"Lovelace, Ada": "36"}}
     assert found.names == ("Lovelace, Ada", "Charles")
+
+
+def test_two_photos_that_differ_by_their_suffix_alone_have_a_line_each(tmp_path):
+    rows = [("p/1.jpg", "old"), ("p/1.png", ""), ("p/2.jpg", "old"), ("q.jpg", "young")]
+    listed = table(tmp_path / "groups.csv", rows, "path,age")
+    paths = ["p/1.jpg", "p/1.png", "p/1.jpg.png", "p/2.webp", "q.png"]
+    assert listed.groups_of("age", [], paths) == ["old", None, "old", "old", "young"]
+    assert listed.lacking([], [*paths, "p/1.webp", "p/3.jpg"]) == ["p/1.webp", "p/3.jpg"]  # the one could be either
+    assert listed.strangers([], ["p/1.jpg", "p/2.png"]) == ["p/1.png", "q.jpg"]
 
 
 def test_unknown_people_are_an_error(by_person):
