@@ -29,6 +29,17 @@ from sphereface.errors import ContractMismatch, ModelFileError
 
 METADATA_KEY = "sphereface.card"
 
+# Residual units per stage, as printed in the paper; depth = sum(1 + 2 units). Here, since a card names them, and a
+# network is read from its file also where torch is missing.
+STAGES: dict[str, tuple[int, int, int, int]] = {
+    "sphereface4": (0, 0, 0, 0),
+    "sphereface10": (0, 1, 2, 0),
+    "sphereface20": (1, 2, 4, 1),
+    "sphereface36": (2, 4, 8, 2),
+    "sphereface64": (3, 8, 16, 3),
+    "sphereface64_caffe": (3, 7, 16, 3),  # the authors' prototxt: one unit fewer than the table
+}
+
 Norm = Literal["batch"] | None
 FeatureRule = Literal["concatenate", "sum", "image"]  # image and mirror image, or the image alone
 MADE_OF: dict[FeatureRule, str] = {

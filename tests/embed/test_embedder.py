@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from sphereface.contract import METADATA_KEY, Card, Preprocessing, Threshold
+from sphereface.contract import METADATA_KEY, Card, ImpostorTail, Preprocessing, Threshold
 from sphereface.embed.embedder import Embedder
 from sphereface.engines.onnxruntime import OnnxNetwork
 from sphereface.errors import ContractMismatch, ModelFileError
@@ -112,8 +112,12 @@ def test_sface_is_known_by_its_bytes_and_tells_mirrored_faces_apart():
     assert embedder.embed(faces).shape == (2, 128)
 
 
-def test_another_rule_leaves_the_thresholds_behind(tmp_path, faces):
-    card = Card(thresholds=(Threshold(score=0.3, far=1e-3, measured_on="lfw"),))
+def test_another_rule_leaves_the_calibration_behind(tmp_path, faces):
+    about = {"people": 9, "pairs": 36, "weigh": "people", "feature_rule": "concatenate", "measured_on": "lfw"}
+    card = Card(
+        thresholds=(Threshold(score=0.3, far=1e-3, measured_on="lfw"),),
+        impostor_tail=ImpostorTail(scores=(0.1, 0.3), fars=(0.1, 1e-3), **about),
+    )
     path = save(tmp_path / "m.onnx", card=card)
     both, image, summed = (Embedder.load(path, rule=rule) for rule in ("concatenate", "image", "sum"))
     assert (both.card, both.dimension, image.dimension, summed.dimension) == (card, 672, 336, 336)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from safetensors.numpy import save
 
-from sphereface.contract import Architecture, Card
+from sphereface.contract import STAGES, Architecture, Card
 
 
 def write_network(
@@ -38,7 +38,8 @@ def write_network(
     tensors["fc1.weight"] = rng.normal(size=(features, inputs * 42)) / 6
     tensors["fc1.bias"] = rng.normal(size=features)
     stored = {name: value if value.dtype == np.int64 else value.astype(dtype) for name, value in tensors.items()}
-    architecture = Architecture(name="sphereface4", features=features, norm=norm, last_relu=last_relu)
+    (name,) = [each for each, stages in STAGES.items() if stages == units]
+    architecture = Architecture(name=name, features=features, norm=norm, last_relu=last_relu)
     path.write_bytes(save(stored, metadata=Card(architecture=architecture, **card).metadata()))
     return stored
 

@@ -34,7 +34,7 @@ def relative(features, expected):
 
 @pytest.mark.parametrize("norm", [None, "batch"])
 @pytest.mark.parametrize("last_relu", [False, True])
-@pytest.mark.parametrize("units", [(0, 0, 0, 0), (1, 0, 2, 1)])
+@pytest.mark.parametrize("units", [(0, 0, 0, 0), (0, 1, 2, 0)])
 def test_the_graph_computes_what_the_layers_do_one_by_one(tmp_path, inputs, units, norm, last_relu):
     path = tmp_path / "m.safetensors"
     tensors = write_network(path, units=units, norm=norm, last_relu=last_relu)
@@ -82,7 +82,7 @@ def test_bfloat16_is_the_upper_half_of_a_float(tmp_path, inputs):
 
 def test_the_file_is_sound_onnx_with_the_card_and_a_free_batch(tmp_path):
     path = tmp_path / "m.safetensors"
-    write_network(path, units=(1, 0, 0, 0), norm="batch", preprocessing=Preprocessing(colour="BGR"))
+    write_network(path, units=(0, 1, 2, 0), norm="batch", preprocessing=Preprocessing(colour="BGR"))
     model = onnx.load_from_string(as_onnx(path))
     onnx.checker.check_model(model, full_check=True)
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "N"
@@ -128,8 +128,8 @@ def _changed(content, change):
     ("change", "named"),
     [
         (lambda tensors: tensors.pop("fc1.bias"), "fc1.bias"),
-        (lambda tensors: tensors.pop("stages.4.weight"), "stages.4.weight"),  # a slope
-        (lambda tensors: tensors.pop("stages.2.body.2.weight"), "stages.2.body"),
+        (lambda tensors: tensors.pop("stages.6.weight"), "stages.6.weight"),  # a slope
+        (lambda tensors: tensors.pop("stages.4.body.2.weight"), "stages.4.body"),
         (lambda tensors: tensors.update({"stages.5.weight": np.zeros((4, 9, 3, 3), "f")}), r"\(4, 3, 3, 3\)"),
         (lambda tensors: tensors.update({"classifier": np.zeros(3, "f")}), "classifier"),
         (lambda tensors: tensors.update({"fc1.bias": np.zeros(6, np.int32)}), "I32"),
@@ -138,9 +138,27 @@ def _changed(content, change):
 )
 def test_tensors_that_do_not_fit_are_named(tmp_path, change, named):
     path = tmp_path / "m.safetensors"
-    write_network(path, units=(1, 0, 0, 0))
+    write_network(path, units=(0, 1, 2, 0))
     with pytest.raises(ModelFileError, match=named):
         convert(_changed(path.read_bytes(), change), read_card(path), source="m.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("sphereface4", "stages of 0, 1, 2, 0 residual units, where sphereface4 has 0, 0, 0, 0: weights and card"),
+        ("sphereface20", "stages of 0, 1, 2, 0 residual units, where sphereface20 has 1, 2, 4, 1: weights and card"),
+        ("sphereface5", "its card names 'sphereface5'; this version knows sphereface4, sphereface10"),
+    ],
+)
+def test_a_card_that_names_a_network_of_another_depth_is_refused(tmp_path, named, said):
+    path = tmp_path / "m.safetensors"
+    write_network(path, units=(0, 1, 2, 0))
+    card = read_card(path)
+    assert convert(path.read_bytes(), card, source="m.safetensors")
+    other = card.model_copy(update={"architecture": card.architecture.model_copy(update={"name": named})})
+    with pytest.raises(ModelFileError, match=rf"^m.safetensors: {said}"):
+        convert(path.read_bytes(), other, source="m.safetensors")
 
 
 def test_a_broken_file_is_a_clear_error(tmp_path):

@@ -91,6 +91,14 @@ def test_wilsons_interval_solves_its_own_equation(share):
         assert abs(share - end) == pytest.approx(1.96 * math.sqrt(end * (1 - end) / 200), rel=1e-6)
 
 
+@pytest.mark.parametrize("trials", range(1, 400, 7))
+def test_none_and_all_end_at_zero_and_at_one_to_the_last_bit(trials):
+    assert wilson(0, trials).low == 0.0
+    assert wilson(trials, trials).high == 1.0
+    assert wilson(0, trials).high == pytest.approx(1.96**2 / (trials + 1.96**2))
+    assert wilson(trials, trials).low == pytest.approx(trials / (trials + 1.96**2))
+
+
 def test_the_bootstrap_finds_the_standard_error_of_a_mean():
     values = np.random.default_rng(0).normal(size=400)
     paired = paired_difference(

@@ -197,7 +197,8 @@ def _bench_size(
 ) -> dict[str, Any]:
     """One size: in each round the bare product and the evaluation, in turns, so that both meet the same weather."""
     size = len(distractors)
-    bare, whole, peaks, found = [], [], [], []
+    bare, whole, peaks = [], [], []
+    found: list[AtSize] = []
 
     def run_bare() -> None:
         start = time.perf_counter()

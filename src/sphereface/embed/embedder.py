@@ -56,12 +56,12 @@ class Embedder:
         return embedder if rule is None else embedder.with_rule(rule)
 
     def with_rule(self, rule: Rule) -> "Embedder":
-        """The same network under another feature rule; the card's thresholds, measured under its own, stay behind."""
+        """The same network under another feature rule; what was calibrated under the card's own stays behind."""
         if rule not in get_args(Rule):
             raise ValueError(f"unknown feature rule {rule!r}; choose one of {', '.join(get_args(Rule))}")
         if rule == self.card.feature_rule:
             return self
-        card = self.card.model_copy(update={"feature_rule": rule, "thresholds": ()})
+        card = self.card.model_copy(update={"feature_rule": rule, "thresholds": (), "impostor_tail": None})
         return Embedder(self._network, card, model=self.model, engine=self.engine)
 
     @cached_property

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 
-from sphereface.contract import METADATA_KEY, Architecture, Card, read_card
+from sphereface.contract import METADATA_KEY, STAGES, Architecture, Card, read_card
 from sphereface.data.writing import whole_file
 from sphereface.errors import ModelFileError
 from sphereface.faces.warp import CROPS
 from sphereface.graphs import initializer, onnx_file, operation
 
-VERSION = 1  # of what is written here: a cached file of another version is not used
+VERSION = 2  # of what is written here: a cached file of another version is not used
 EPSILON = 1e-5  # torch's, in a batch norm
 TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 
@@ -91,15 +91,17 @@ class _Writer:
     def __init__(self, tensors: dict[str, Floats], source: str) -> None:
         self.tensors, self.source = tensors, source
         self.parts: list[bytes] = []
-        self.channels, self.openings = 3, 0
+        self.channels = 3
+        self.units: list[int] = []  # of each stage that was opened so far
 
     def network(self, architecture: Architecture) -> None:
         """faces -> stages -> fc1 -> features."""
         if (architecture.norm == "batch") != any(name.endswith("running_mean") for name in self.tensors):
             raise self.stray(f"norm {architecture.norm!r}")
         x = self.chain("faces", "stages", stride=2)
-        crop = CROPS["112x96"]
-        flat = self.channels * (crop.height >> self.openings) * (crop.width >> self.openings)
+        self.require_depth(architecture.name)
+        crop, halved = CROPS["112x96"], len(self.units)
+        flat = self.channels * (crop.height >> halved) * (crop.width >> halved)
         weight = self.take("fc1.weight", (architecture.features, flat))
         bias = self.take("fc1.bias", (architecture.features,))
         if self.tensors:
@@ -114,6 +116,15 @@ class _Writer:
         if architecture.last_relu:
             self.parts.append(operation("Relu", ["fc1"], "features"))
 
+    def require_depth(self, name: str) -> None:
+        """Raise unless the stages are those of a network by its name."""
+        if name not in STAGES:
+            raise ModelFileError(f"{self.source}: its card names {name!r}; this version knows {', '.join(STAGES)}")
+        if tuple(self.units) != STAGES[name]:
+            found = f"stages of {', '.join(map(str, self.units)) or 'no'} residual units"
+            wanted = ", ".join(map(str, STAGES[name]))
+            raise self.stray(f"{found}, where {name} has {wanted}")
+
     def chain(self, x: str, prefix: str, *, stride: int) -> str:
         """The layers of a sequence one after another, from x to the name that is returned."""
         place = 0
@@ -122,6 +133,9 @@ class _Writer:
             if f"{here}.body.0.weight" in self.tensors:
                 body = self.chain(x, f"{here}.body", stride=1)
                 self.parts.append(operation("Add", [x, body], here))
+                if not self.units:
+                    raise self.stray(f"a residual unit {here!r} before the first stage")
+                self.units[-1] += 1
                 x, place = here, place + 1
             elif f"{here}.weight" in self.tensors:
                 normed = f"{after}.running_mean" in self.tensors
@@ -152,7 +166,7 @@ class _Writer:
             operation("Conv", [x, f"{name}.weight", f"{name}.bias"], name, strides=(stride, stride), pads=(1, 1, 1, 1)),
         ]
         self.channels = width
-        self.openings += stride == 2
+        self.units += [0] if stride == 2 else []
 
     def prelu(self, x: str, name: str) -> None:
         """PReLU with one slope a channel."""

@@ -13,14 +13,18 @@ def names_of(pairs: Iterable[Pair]) -> list[str]:
 
 def refuse_repeats(pairs: Iterable[Pair], source: str, what: str) -> None:
     """A pair that counts twice, or as same and as different, is a slip in a list; so is anything with itself."""
-    seen: set[frozenset[str]] = set()
-    for pair in pairs:
+    seen: dict[frozenset[str], tuple[int, Pair]] = {}
+    for number, pair in enumerate(pairs, 1):
         both = frozenset((pair.left, pair.right))
         if len(both) == 1:
             raise DataFormatError(f"{source}: {pair.left} is listed with itself; wanted two {what}")
-        if both in seen:
-            raise DataFormatError(f"{source}: {pair.left} and {pair.right} are listed twice; leave one out")
-        seen.add(both)
+        first, other = seen.setdefault(both, (number, pair))
+        if first != number:
+            how = "" if other.same == pair.same else ", once as same and once as different"
+            raise DataFormatError(
+                f"{source}: {pair.left} and {pair.right} are listed twice, as pairs {first:,} and {number:,}{how}; "
+                "leave one of these lines out"
+            )
 
 
 def refuse_absent(pairs: Sequence[Pair], there: Collection[str], where: str, what: str, way_out: str) -> None:

@@ -18,4 +18,5 @@ def wilson(successes: float, trials: float, *, z: float = 1.96) -> Interval:
     share, squared = successes / trials, z * z / trials
     middle = (share + squared / 2) / (1 + squared)
     half = z * math.sqrt(share * (1 - share) / trials + squared / (4 * trials)) / (1 + squared)
-    return Interval(max(0.0, middle - half), min(1.0, middle + half))
+    low, high = max(0.0, middle - half), min(1.0, middle + half)
+    return Interval(0.0 if successes == 0 else low, 1.0 if successes == trials else high)  # whatever the last bit

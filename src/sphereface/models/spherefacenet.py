@@ -6,18 +6,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from sphereface.contract import STAGES as STAGES
 from sphereface.contract import Architecture
 from sphereface.models.prelu import PReLU
 
-# Residual units per stage, as printed in the paper; depth = sum(1 + 2 units).
-STAGES: dict[str, tuple[int, int, int, int]] = {
-    "sphereface4": (0, 0, 0, 0),
-    "sphereface10": (0, 1, 2, 0),
-    "sphereface20": (1, 2, 4, 1),
-    "sphereface36": (2, 4, 8, 2),
-    "sphereface64": (3, 8, 16, 3),
-    "sphereface64_caffe": (3, 7, 16, 3),  # the authors' prototxt: one unit fewer than the table
-}
 WIDTHS = (64, 128, 256, 512)
 HEIGHT, WIDTH = 112, 96
 
