@@ -125,10 +125,17 @@ def test_all_names_what_is_there():
     assert set(sphereface.__all__) == set(sphereface._HOMES) | {"__version__"}
 
 
-@pytest.mark.parametrize("room", ["losses", "models"])
+def test_protocols_are_imported_without_torch_onnxruntime_and_plotting():
+    heavy = {"torch", "onnxruntime", "matplotlib", "rich", "typer"}
+    ran = python(f"import sphereface.evaluation, sphereface.metrics, sys; print(sorted({heavy} & set(sys.modules)))")
+    assert ran.stdout.strip() == "[]", ran.stderr
+
+
+@pytest.mark.parametrize("room", ["evaluation", "losses", "metrics", "models"])
 def test_rooms_export_what_they_list(room):
     module = importlib.import_module(f"sphereface.{room}")
     assert all(hasattr(module, name) for name in module.__all__)
+    assert len(set(module.__all__)) == len(module.__all__)
 
 
 def test_an_unknown_name_is_an_error_that_names_its_neighbours():

@@ -5,6 +5,7 @@ f of strangers reaches is 1 - 2 f, and the share of searches in G independent pe
 1 - ((1 + t) / 2)^G.
 """
 
+import importlib
 import json
 
 import numpy as np
@@ -17,7 +18,6 @@ from sphereface.embed.ensemble import join_features
 from sphereface.embed.run import embed_set
 from sphereface.embed.store import open_features
 from sphereface.errors import ContractMismatch, ModelFileError
-from sphereface.evaluation import calibrate as calibration_module
 from sphereface.evaluation.calibrate import calibrate, calibrate_features, write_calibration
 from sphereface.metrics.bootstrap import PeopleBootstrap
 from sphereface.metrics.support import (
@@ -244,7 +244,7 @@ def test_features_that_cannot_be_judged_are_refused():
     with pytest.raises(ValueError, match=r"\(80, 3\) show people \(79,\)"):
         calibrate(features, who[1:], fars=[0.1])
     features[5, 0] = np.nan
-    with pytest.raises(ValueError, match="probe 5 has a number that is not finite"):
+    with pytest.raises(ValueError, match="photo 5 has a number that is not finite"):
         calibrate(features, who, fars=[0.1])
     with pytest.raises(ValueError, match="1 people cannot show it"):
         calibrate(features[:2], [0, 0], fars=[0.1])
@@ -258,7 +258,7 @@ def test_one_photo_under_many_names_is_refused_with_the_likely_reason():
 
 
 def test_a_rate_that_too_many_pairs_decide_is_refused(monkeypatch):
-    monkeypatch.setattr(calibration_module, "KEPT", 1000)
+    monkeypatch.setattr(importlib.import_module("sphereface.evaluation.calibrate"), "KEPT", 1000)
     features, who = strangers(60)
     with pytest.raises(ValueError, match=r"FAR 0\.2 of 7,080 pairs: more than 1,000 of them matter"):
         calibrate(features, who, fars=[0.2])
@@ -344,7 +344,7 @@ def test_an_onnx_gets_its_calibration_and_computes_what_it_did(tmp_path):
         np.testing.assert_array_equal(embedder.embed(faces), before)
     assert str(embedder.card.far_of(0.9999)).endswith("below what was measured")
     assert path.read_bytes().count(b"impostor_tail") == 1
-    with pytest.raises(ContractMismatch, match="calibrate the model under that rule"):
+    with pytest.raises(ContractMismatch, match="no impostor tail; calibrate the model"):
         embedder.with_rule("sum").card.far_of(0.5)
 
 
