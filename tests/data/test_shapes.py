@@ -16,11 +16,7 @@ from sphereface.data.pairs import read_pairs
 from sphereface.data.shapes import _balanced, _two, frame, num_faces, write_ijb, write_shape
 from sphereface.data.synthetic import SyntheticPeople
 from sphereface.data.videos import read_video_pairs
-from sphereface.evaluation import evaluate_lfw
-from sphereface.evaluation.gather import gather
-from sphereface.evaluation.megaface import load_megaface
 from sphereface.faces.warp import align
-from tests.evaluation.networks import tiles
 
 POPULATION = SyntheticPeople(seed=5)
 SMALLEST = {"folder": (1, 1), "lfw": (20, 2), "ytf": (20, 1), "megaface": (2, 6), "ijb": (2, 4)}
@@ -220,39 +216,3 @@ def test_the_command_writes_every_shape(tmp_path):
     found = json.loads(ran.stdout)
     assert (found["shape"], found["faces"]) == ("ijb", 8)
     assert contents(tmp_path / "ijb") == contents(make(tmp_path, "ijb"))
-
-
-def test_both_views_of_lfw_run_on_its_shape(tmp_path):
-    root, embedder = make(tmp_path, "lfw"), tiles(tmp_path / "tiles.onnx")
-    for view, pairs in ((2, 40), (1, 12)):
-        result = evaluate_lfw(embedder, root, view=view, rounds=5)
-        assert (result.listed, result.scored, result.notes) == (pairs, pairs, ())
-
-
-def test_megaface_runs_on_its_shape_with_and_without_noise(tmp_path):
-    root, embedder = make(tmp_path, "megaface", 3, 8), tiles(tmp_path / "tiles.onnx")
-    units = {}
-    for home in ("probes", "distractors"):
-        faces = open_set(root / home)
-        features = gather(embedder, faces, range(len(faces.paths))).features
-        np.save(tmp_path / f"{home}.npy", features)
-        units[home] = features / np.linalg.norm(features, axis=1, keepdims=True)
-    lists = {size: root / f"templatelists/megaface_features_list.json_{size}_1" for size in (10, 30)}
-    result = load_megaface(
-        root / "templatelists/facescrub_features_list.json",
-        lists[30],
-        tmp_path / "probes.npy",
-        tmp_path / "distractors.npy",
-        probe_noise=root / "noise/facescrub_noises.txt",
-        distractor_noise=root / "noise/megaface_noises.txt",
-        size_lists=lists,
-    ).evaluate()
-    assert (result.probes, result.people, result.noisy_probes, result.noisy_distractors) == (24, 3, 1, 1)
-    mates, rivals = units["probes"] @ units["probes"].T, units["probes"] @ units["distractors"].T
-    for results, left_out in ((result.raw, ()), (result.cleaned, (10,))):
-        kept = [k for k in range(24) if k not in left_out]
-        for found in results:
-            against = [k for k in range(found.size) if k not in left_out]
-            ranked = [mates[i, j] > rivals[i, against].max() for i in kept for j in kept if i != j and i // 8 == j // 8]
-            assert (found.pairs, found.distractors) == (len(ranked), len(against))
-            assert found.rank1 == pytest.approx(np.mean(ranked))

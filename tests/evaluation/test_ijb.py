@@ -380,6 +380,22 @@ def test_labels_that_disagree_with_subjects_are_noted_and_judged_as_they_stand(s
     assert "Wilson" in result.verification.intervals
 
 
+def test_a_pair_that_is_listed_again_counts_again_where_that_is_asked_for(stored, meta):
+    once = evaluate_ijb(stored, meta, **QUICK).verification
+    path = meta / "ijbc_template_pair_label.txt"
+    first, second, label = next(line for line in path.read_text().splitlines() if line.endswith("1")).split()
+    path.write_text(path.read_text() + f"{second} {first} {label}\n{first} {second} {label}\n")
+    with pytest.raises(
+        DataFormatError, match=r'label.txt:289: .* it stands on line \d+, too \(.* 2 in .*repeats="keep"'
+    ):
+        evaluate_ijb(stored, meta)
+    result = evaluate_ijb(stored, meta, repeats="keep", **QUICK)
+    assert (result.verification.same, result.verification.different) == (once.same + 2, once.different)
+    added = np.setdiff1d(*(np.round(each, 12) for each in (result.verification.tail.positives, once.tail.positives)))
+    assert not len(added)  # they score as the one above does
+    assert "2 pairs are listed again, and count again" in result.notes
+
+
 def test_missing_images_fail_or_are_left_out_and_counted(whole, embedder, stored, meta):
     path = meta / "ijbc_face_tid_mid.txt"
     path.write_text(path.read_text() + "x/900.jpg 100 5\n901.jpg 7 1\n")
@@ -453,6 +469,7 @@ def test_a_gallery_of_strangers_only_is_refused(stored, meta):
     ("options", "told"),
     [
         ({"missing": "drop"}, "missing is 'drop'; choose one of fail, skip"),
+        ({"repeats": "drop"}, "repeats is 'drop'; choose one of fail, keep"),
         ({"fars": [0]}, "wanted shares"),
         ({"ranks": [0]}, "ranks are"),
         ({"name": "ijba"}, "unknown set 'ijba'; choose one of ijbb, ijbc"),

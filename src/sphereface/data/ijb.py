@@ -29,6 +29,7 @@ from sphereface.errors import DataFormatError
 from sphereface.faces.images import read_bytes
 
 Name = Literal["ijbb", "ijbc"]
+Repeats = Literal["fail", "keep"]  # of pairs that are listed again
 Numbers = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 
@@ -62,6 +63,7 @@ class TemplatePairs:
     first: Numbers
     second: Numbers
     same: Bools
+    repeats: int = 0  # how many of them stand above already, in either order
 
     def __len__(self) -> int:
         return len(self.first)
@@ -178,16 +180,25 @@ def convert_landmarks(source: str | Path, target: str | Path, *, folder: str = F
     return len(faces)
 
 
-def read_template_pairs(path: str | Path) -> TemplatePairs:
-    """Pairs of templates: `template template label` on each line, 1 for the same person; each pair once."""
+def read_template_pairs(path: str | Path, *, repeats: Repeats = "fail") -> TemplatePairs:
+    """Pairs of templates: `template template label` on each line, 1 for the same person.
+
+    A pair that is listed again, in either order, is an error, or with `repeats="keep"` it stays and is counted.
+    """
     path = Path(path)
     blocks = list(_triples(path))
     first, second, same = (np.concatenate([np.zeros(0, np.int32), *(block[k] for block in blocks)]) for k in range(3))
     del blocks
     if not len(first):
         raise DataFormatError(f"{path}: no pair in it; wanted `template template label` on each line")
-    _refuse_repeats(path, first, second)
-    return TemplatePairs(first, second, same.astype(bool))
+    again, example = _repeats(first, second)
+    if again and repeats == "fail":
+        line, above = entry_line(path, example[1]), entry_line(path, example[0])
+        raise line.wrong(
+            f"each pair once; it stands on line {above.number}, too (so do {again:,} in all); leave such lines out, or "
+            'count them again with repeats="keep"'
+        )
+    return TemplatePairs(first, second, same.astype(bool), again)
 
 
 def write_template_pairs(path: str | Path, pairs: TemplatePairs) -> None:
@@ -252,16 +263,15 @@ def _careful_triples(path: Path, number: int, lines: Sequence[bytes]) -> NDArray
     return np.array(rows, dtype=np.int32).reshape(-1, 3).T
 
 
-def _refuse_repeats(path: Path, first: Numbers, second: Numbers) -> None:
-    """Raise if a pair is listed twice, in either order."""
+def _repeats(first: Numbers, second: Numbers) -> tuple[int, tuple[int, int]]:
+    """How many pairs stand above already, in either order; and the places of two that are one pair."""
     keys = np.minimum(first, second).astype(np.int64) * NUMBERS + np.maximum(first, second)
     ordered = np.sort(keys)
     repeated = ordered[1:][ordered[1:] == ordered[:-1]]
-    if len(repeated):
-        above, again = np.flatnonzero(keys == repeated[0])[:2].tolist()
-        raise entry_line(path, again).wrong(
-            f"each pair once; it stands on line {entry_line(path, above).number}, too; leave one out"
-        )
+    if not len(repeated):
+        return 0, (0, 0)
+    above, again = np.flatnonzero(keys == repeated[0])[:2].tolist()
+    return len(repeated), (above, again)
 
 
 def read_subjects(path: str | Path) -> dict[int, int]:

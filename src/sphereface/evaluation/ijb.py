@@ -4,70 +4,35 @@
 subject is in the gallery, open-set rates with all others as strangers. Ties count against the model everywhere.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
-from typing import Any, Literal, NamedTuple, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sphereface.contract import Card
-from sphereface.data.ijb import (
-    AlignedFaces,
-    IjbFiles,
-    Member,
-    Name,
-    TemplatePairs,
-    entry_line,
-    find_lists,
-    read_found_faces,
-    read_members,
-    read_subjects,
-    read_template_pairs,
-    subject_line,
-)
+from sphereface.data.ijb import AlignedFaces, IjbFiles, Member, Name, Repeats, find_lists, read_found_faces
+from sphereface.data.ijb_lists import IjbLists, read_ijb
 from sphereface.data.manifest import require_faces
 from sphereface.embed.store import Features, Rows, open_features
 from sphereface.errors import DataFormatError
+from sphereface.evaluation.galleries import FPIRS as FPIRS
+from sphereface.evaluation.galleries import RANKS as RANKS
+from sphereface.evaluation.galleries import GalleryRates as GalleryRates
+from sphereface.evaluation.galleries import search_galleries
 from sphereface.evaluation.gather import Embeds, Progress, gather, silent
-from sphereface.evaluation.pairs import FEATURES
-from sphereface.evaluation.search import Search, search_gallery
+from sphereface.evaluation.pair_lists import find_images
+from sphereface.evaluation.pairs import FEATURES, Missing
 from sphereface.evaluation.template_pairs import BLOCK, FARS, TemplateVerification, verify_templates
 from sphereface.evaluation.templates import Templates, pool_templates
-from sphereface.metrics.rates import ROUNDS, Rate, is_supported, rates_over_people
+from sphereface.metrics.rates import ROUNDS, Rate
 
-Missing = Literal["fail", "skip"]
 Floats = NDArray[np.float64]
 Places = NDArray[np.integer[Any]]
 
-FPIRS = (1e-1, 1e-2)
-RANKS = (1, 5, 10)
 TIES = "a wrong template that scores as high as the mate goes before it; what ties with the first refused is refused"
-
-
-@dataclass(frozen=True)
-class GalleryRates:
-    """What was found in one gallery; or the mean of the rates in all, with the sums of the counts."""
-
-    name: str
-    templates: int
-    mated: int  # probes whose subject is in the gallery
-    strangers: int  # probes whose subject is not
-    rank: Mapping[int, Rate]  # share of mated probes with their mate at this rank or before
-    tpir: Mapping[float, Rate | None]  # by FPIR; None where there are too few strangers to tell
-    search: Search | None = field(default=None, repr=False, compare=False)  # every probe, for curves; the mean has none
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "gallery": self.name,
-            "templates": self.templates,
-            "mated_probes": self.mated,
-            "strangers": self.strangers,
-            "rank": {str(rank): rate.as_dict() for rank, rate in self.rank.items()},
-            "tpir_at_fpir": {f"{fpir:g}": rate and rate.as_dict() for fpir, rate in self.tpir.items()},
-        }
 
 
 @dataclass(frozen=True)
@@ -145,6 +110,7 @@ def evaluate_ijb(
     *,
     faces: str | Path | None = None,
     missing: Missing = "fail",
+    repeats: Repeats = "fail",
     score_weights: bool = False,
     unit_length: bool = False,
     fars: Sequence[float] = FARS,
@@ -160,12 +126,13 @@ def evaluate_ijb(
     `features` are what `sphereface embed` wrote, or an embedder, which then wants `faces`, the folder of aligned ones.
     Features of one media are averaged, then those of a template's media; `unit_length` brings each to length one
     before, `score_weights` multiplies it by its detection score. A listed image that is not there or cannot be read is
-    an error, or with `missing="skip"` it is left out, and so are templates without any image, counted and named.
+    an error, or with `missing="skip"` it is left out, and so are templates without any image, counted and named. A
+    pair that is listed twice is an error, or with `repeats="keep"` counts twice, which is noted.
 
     >>> print(evaluate_ijb("ijbc-features", "IJBC/meta", "ijbc").table())
     """
-    _check_choices(missing, fars, fpirs, ranks, block)
-    lists = _read(find_lists(meta, name))
+    _check_choices(missing, repeats, fars, fpirs, ranks, block)
+    lists = read_ijb(find_lists(meta, name), repeats=repeats)
     source = _embedded(features, faces, lists.images, missing, progress)
     kept = [member for member in lists.members if member.image in source.rows]
     templates = pool_templates(
@@ -197,47 +164,6 @@ def evaluate_ijb(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Lists:
-    """All that the metadata says, checked against each other."""
-
-    files: IjbFiles
-    members: tuple[Member, ...]
-    known: Places  # templates, rising
-    pairs: TemplatePairs | None
-    galleries: Mapping[str, Mapping[int, int]]
-    probes: Mapping[int, int]
-    subjects: Mapping[int, int]  # of all templates that galleries or probes list
-
-    @property
-    def images(self) -> list[str]:
-        return list(dict.fromkeys(member.image for member in self.members))
-
-
-def _read(files: IjbFiles) -> _Lists:
-    members = read_members(files.members)
-    known = np.unique([member.template for member in members])
-    pairs = read_template_pairs(files.pairs) if files.pairs else None
-    if files.pairs and pairs:
-        for side in (pairs.first, pairs.second):
-            unknown = np.flatnonzero(~np.isin(side, known))
-            if len(unknown):
-                line = entry_line(files.pairs, int(unknown[0]))
-                raise line.wrong(f"templates of {files.members.name}, which does not have {side[unknown[0]]}")
-    lists = {path: read_subjects(path) for path in (*files.galleries.values(), files.probes) if path}
-    subjects: dict[int, int] = {}
-    for path, listed in lists.items():
-        for template, subject in listed.items():
-            if subjects.setdefault(template, subject) != subject:
-                raise subject_line(path, template).wrong(f"subject {subjects[template]}, as in another list")
-        strange = np.setdiff1d(list(listed), known)
-        if len(strange):
-            line = subject_line(path, int(strange[0]))
-            raise line.wrong(f"templates of {files.members.name}, which does not have {strange[0]}")
-    galleries = {name: lists[path] for name, path in files.galleries.items()}
-    return _Lists(files, members, known, pairs, galleries, lists[files.probes] if files.probes else {}, subjects)
-
-
 class _Source(NamedTuple):
     """Features of the listed images."""
 
@@ -255,14 +181,14 @@ def _embedded(
     missing: Missing,
     progress: Progress,
 ) -> _Source:
-    """Find the features of images, or make them."""
+    """Find the features of images, or make them; stored ones stay where they are."""
     if isinstance(features, str | Path):
         features = open_features(features)
     if isinstance(features, Features):
         if faces is not None:
             raise ValueError(f"faces are {faces}, but features are given; leave one of them out")
-        rows = _find(images, features.paths)
-        unread = _find(images, list(features.unreadable))
+        rows = find_images(images, features.paths, anywhere=True)
+        unread = find_images(images, list(features.unreadable), anywhere=True)
         reasons = list(features.unreadable.values())
         why = {image: reasons[place] for image, place in unread.items() if image not in rows}
         absent = _absent_images(images, rows, why, "the features", missing)
@@ -271,7 +197,7 @@ def _embedded(
         raise ValueError("an embedder without faces; name the folder of aligned ones, or give features instead")
     found = AlignedFaces(faces)
     note = require_faces(Path(faces), found, features.card.preprocessing.alignment)
-    places = _find(images, found.paths)
+    places = find_images(images, found.paths, anywhere=True)
     absent = _absent_images(images, places, {}, str(faces), missing)
     gathered = gather(features, found, places.values(), skip=missing == "skip", progress=progress)
     rows = {image: gathered.rows[place] for image, place in places.items() if place in gathered.rows}
@@ -293,31 +219,6 @@ def _absent_images(
     return absent
 
 
-def _find(images: Sequence[str], paths: Sequence[str]) -> dict[str, int]:
-    """The places of listed images among paths: by their names within any folder, whatever the suffix."""
-    exact = {path: place for place, path in enumerate(paths)}
-    names: dict[str, list[int]] = {}
-    for path, place in exact.items():
-        names.setdefault(PurePosixPath(path).stem, []).append(place)
-    found: dict[str, int] = {}
-    owners: dict[int, str] = {}
-    for image in images:
-        places = [exact[image]] if image in exact else names.get(PurePosixPath(image).stem, [])
-        places = [place for place in places if f"/{_bare(paths[place])}".endswith(f"/{_bare(image)}")]
-        if len(places) > 1:
-            raise DataFormatError(f"{image} may be {' and '.join(paths[place] for place in places)}; keep one of them")
-        if places:
-            found[image] = places[0]
-            if owners.setdefault(places[0], image) != image:
-                raise DataFormatError(f"{paths[places[0]]} may be {owners[places[0]]} and {image}; wanted one of each")
-    return found
-
-
-def _bare(path: str) -> str:
-    """A path without its suffix."""
-    return str(PurePosixPath(path).with_suffix(""))
-
-
 def _detection_scores(files: IjbFiles, members: Sequence[Member]) -> Floats:
     """How sure the detector was of each face."""
     if files.faces is None:
@@ -334,7 +235,7 @@ def _detection_scores(files: IjbFiles, members: Sequence[Member]) -> Floats:
 
 
 def _verify(
-    lists: _Lists, templates: Templates, fars: Sequence[float], rounds: int, seed: int, block: int
+    lists: IjbLists, templates: Templates, fars: Sequence[float], rounds: int, seed: int, block: int
 ) -> tuple[TemplateVerification, list[str]]:
     """1:1 over the pairs both of whose templates are there, and what is to be noted about it."""
     assert lists.pairs
@@ -342,7 +243,8 @@ def _verify(
     usable = (first >= 0) & (second >= 0)
     first, second, same = first[usable], second[usable], lists.pairs.same[usable]
     subjects = np.array([lists.subjects.get(number, -1) for number in templates.numbers.tolist()])
-    notes = []
+    again = lists.pairs.repeats
+    notes = [f"{again:,} pairs are listed again, and count again"] if again else []
     known = bool((subjects[first] >= 0).all() and (subjects[second] >= 0).all())
     if known and ((subjects[first] == subjects[second]) != same).any():
         known = False
@@ -362,50 +264,18 @@ def _verify(
 
 
 def _identify(
-    lists: _Lists, templates: Templates, fpirs: Sequence[float], ranks: Sequence[int], rounds: int, seed: int
+    lists: IjbLists, templates: Templates, fpirs: Sequence[float], ranks: Sequence[int], rounds: int, seed: int
 ) -> tuple[tuple[GalleryRates, ...], GalleryRates]:
-    """1:N in each gallery, and the mean over them, with intervals from the same draws of people among the probes."""
+    """1:N over the templates that are there."""
     probes, who = _present(lists.probes, templates)
-    searches: dict[str, tuple[int, Search]] = {}
+    galleries = {}
     for name, listed in lists.galleries.items():
         places, subjects = _present(listed, templates)
-        if not len(places) or not np.isin(who, subjects).any():
+        if not np.isin(who, subjects).any():
             raise DataFormatError(f"{lists.files.galleries[name]}: no probe has a mate in it; wanted at least one")
-        found = search_gallery(templates.features[probes], who, templates.features[places], subjects)
-        searches[name] = len(places), found
-    told = {
-        name: [fpir for fpir in fpirs if is_supported(fpir, len(search.strangers))]
-        for name, (_, search) in searches.items()
-    }
-    shared = [fpir for fpir in fpirs if all(fpir in each for each in told.values())]
-
-    def measure(weights: Floats) -> Floats:
-        each = [search.rates(ranks, told[name], weights) for name, (_, search) in searches.items()]
-        common = [search.rates(ranks, shared, weights) for _, search in searches.values()]
-        return np.concatenate([*each, np.mean(common, axis=0)])
-
-    rates = iter(rates_over_people(measure, who, who, rounds=rounds, seed=seed))
-    results = tuple(
-        GalleryRates(
-            name, size, len(search.mated), len(search.strangers), *_take(rates, ranks, fpirs, told[name]), search
-        )
-        for name, (size, search) in searches.items()
-    )
-    mean = GalleryRates(
-        f"mean of {', '.join(searches)}",
-        sum(result.templates for result in results),
-        sum(result.mated for result in results),
-        sum(result.strangers for result in results),
-        *_take(rates, ranks, fpirs, shared),
-    )
-    return results, mean
-
-
-def _take(
-    rates: Iterator[Rate], ranks: Sequence[int], fpirs: Sequence[float], told: Sequence[float]
-) -> tuple[dict[int, Rate], dict[float, Rate | None]]:
-    """The rates that follow: one for each rank, then one for each FPIR that can be told."""
-    return {rank: next(rates) for rank in ranks}, {fpir: next(rates) if fpir in told else None for fpir in fpirs}
+        galleries[name] = templates.features[places], subjects
+    found = templates.features[probes]
+    return search_galleries(found, who, galleries, fpirs=fpirs, ranks=ranks, rounds=rounds, seed=seed)
 
 
 def _present(listed: Mapping[int, int], templates: Templates) -> tuple[Places, Places]:
@@ -414,7 +284,7 @@ def _present(listed: Mapping[int, int], templates: Templates) -> tuple[Places, P
     return places[places >= 0], subjects[places >= 0]
 
 
-def _absent(lists: _Lists) -> list[str]:
+def _absent(lists: IjbLists) -> list[str]:
     """What could not be done for want of lists."""
     notes = [] if lists.pairs else ["no 1:1: its list of pairs is not there"]
     absent = 2 - len(lists.galleries)
@@ -428,11 +298,18 @@ def _in_words(*, score_weights: bool, unit_length: bool) -> str:
 
 
 def _check_choices(
-    missing: Missing, fars: Sequence[float], fpirs: Sequence[float], ranks: Sequence[int], block: int
+    missing: Missing,
+    repeats: Repeats,
+    fars: Sequence[float],
+    fpirs: Sequence[float],
+    ranks: Sequence[int],
+    block: int,
 ) -> None:
     """Refuse unknown choices before anything is read."""
     if missing not in get_args(Missing):
         raise ValueError(f"missing is {missing!r}; choose one of {', '.join(get_args(Missing))}")
+    if repeats not in get_args(Repeats):
+        raise ValueError(f"repeats is {repeats!r}; choose one of {', '.join(get_args(Repeats))}")
     if not all(0 < rate <= 1 for rate in (*fars, *fpirs)):
         raise ValueError(f"fars are {tuple(fars)}, fpirs {tuple(fpirs)}; wanted shares, above 0 up to 1")
     if not ranks or min(ranks) < 1 or block < 1:
