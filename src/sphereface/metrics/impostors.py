@@ -6,7 +6,7 @@ that depends on the place of a row, but its error is bounded: it finds the pairs
 scored exactly.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,6 @@ Ints = NDArray[np.int64]
 
 SCORES = 1 << 22  # of a product of matrices, held at a time
 PRODUCTS = 1 << 21  # of pairs that are scored exactly in one go
-ROOM = 1 << 20  # pairs beyond those to keep that are worth waiting for before any is dropped
 
 
 class HighestDifferent(NamedTuple):
@@ -74,14 +73,23 @@ def same_pairs(people: ArrayLike) -> tuple[Ints, Ints]:
 
 
 def highest_different(
-    features: ArrayLike, people: ArrayLike, *, most: int | None = None, floor: float = -np.inf, block: int | None = None
+    features: ArrayLike,
+    people: ArrayLike,
+    *,
+    most: int | None = None,
+    floor: float = -np.inf,
+    block: int | None = None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> HighestDifferent:
     """The highest cosines among all pairs of different people: at most `most` of them, and none below `floor`.
 
     features (N, D) need no length of one; people (N,). Of equal scores, those of earlier places come first. Never are
-    more than `block` rows of scores in memory, beside twice the pairs that are kept; it changes no result.
+    more than `block` rows of scores in memory, beside three times the pairs to keep; it changes no result. `progress`
+    hears how many rows are done.
     """
     given, who = np.asarray(features), np.asarray(people)
+    if block is not None and block < 1:
+        raise ValueError(f"block is {block}; wanted at least 1")
     unit = unit_rows(given, dtype=np.result_type(given, np.float32))
     if who.shape != unit.shape[:1]:
         raise ValueError(f"features {unit.shape} show people {who.shape}; wanted (N, D) and (N,)")
@@ -103,9 +111,10 @@ def highest_different(
         exact = scores_of(unit, left, right)
         high = exact >= floor
         kept.append(HighestDifferent(exact[high], left[high], right[high], total))
-        if most is not None and sum(len(part.scores) for part in kept) >= 2 * most + ROOM:
+        if most is not None and sum(len(part.scores) for part in kept) >= 2 * most:
             kept = [_highest(kept, most)]
             floor = float(kept[0].scores[-1])
+        progress(min(start + block, len(unit)))
     return _highest(kept, most)
 
 
