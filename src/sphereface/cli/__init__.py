@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import typer
 
 from sphereface import __version__
-from sphereface.cli import bench, data, demo, doctor, embed, models, reproduce, train
+from sphereface.cli import bench, data, demo, doctor, embed, evaluate, models, reproduce, train
 from sphereface.errors import JobFailed
 
 EXTRAS = {"torch": "train", "matplotlib": "plot"}  # what to install for a module that is missing
@@ -23,6 +23,7 @@ app.command()(demo.demo)
 app.command()(train.train)
 app.command()(embed.embed)
 app.command()(doctor.doctor)
+app.add_typer(evaluate.app, name="evaluate")
 app.add_typer(data.app, name="data")
 app.add_typer(models.app, name="models")
 app.add_typer(reproduce.app, name="reproduce")
@@ -40,8 +41,9 @@ def version(show: bool = typer.Option(False, "--version", help="Print the versio
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a verb; what a user can mend ends in one line and exit code 2, a failed job in exit code 1."""
     os.environ.setdefault("OPENCV_LOG_LEVEL", "ERROR")  # what matters in its warnings, we say ourselves
+    told = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="sphereface")
+        app(args=list(told), prog_name="sphereface", obj=told)  # what a report names as its command
     except ImportError as error:
         extra = EXTRAS.get(error.name or "")
         typer.echo(f"sphereface: {error}" + (f"; pip install 'sphereface[{extra}]'" if extra else ""), err=True)

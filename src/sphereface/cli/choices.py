@@ -8,3 +8,19 @@ class OnUnreadable(StrEnum):
 
     fail = "fail"
     skip = "skip"
+
+
+class RuleName(StrEnum):
+    """What a feature is made of."""
+
+    concatenate = "concatenate"
+    sum = "sum"
+    image = "image"
+
+
+class EngineName(StrEnum):
+    """What runs the network."""
+
+    auto = "auto"
+    onnxruntime = "onnxruntime"
+    torch = "torch"

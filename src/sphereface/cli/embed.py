@@ -3,28 +3,11 @@
 import json
 import os
 import time
-from enum import StrEnum
 from pathlib import Path
 
 import typer
 
-from sphereface.cli.choices import OnUnreadable
-
-
-class RuleName(StrEnum):
-    """What a feature is made of."""
-
-    concatenate = "concatenate"
-    sum = "sum"
-    image = "image"
-
-
-class EngineName(StrEnum):
-    """What runs the network."""
-
-    auto = "auto"
-    onnxruntime = "onnxruntime"
-    torch = "torch"
+from sphereface.cli.choices import EngineName, OnUnreadable, RuleName
 
 
 def embed(

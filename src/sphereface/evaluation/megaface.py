@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sphereface.data.devkit import find_noise, read_distractors, read_noise, read_probes, rows_of
+from sphereface.data.lists import MegaFaceImage
 from sphereface.data.writing import Progress, silent
 from sphereface.errors import DataFormatError
+from sphereface.evaluation.list_order import PathLike, open_listed
 from sphereface.evaluation.mates import MateCounts
-from sphereface.evaluation.streams import Features, Floats, Places, Scores, Units, map_features
+from sphereface.evaluation.streams import Features, Floats, Places, Scores, Units
 from sphereface.evaluation.tail import HighestPairs
 from sphereface.metrics.upper_tail import UpperTail, allowed
 
@@ -325,34 +327,59 @@ class MegaFaceSet:
 def load_megaface(
     probe_list: str | Path,
     distractor_list: str | Path,
-    probe_features: str | Path,
-    distractor_features: str | Path,
+    probe_features: PathLike | Sequence[PathLike],
+    distractor_features: PathLike | Sequence[PathLike],
     *,
     probe_noise: str | Path | None = None,
     distractor_noise: str | Path | None = None,
     size_lists: Mapping[int, str | Path] | None = None,
 ) -> MegaFaceSet:
-    """Open the devkit's lists and features (N, D) in their order, `.npy` or `.bin`; features are mapped, not read.
+    """Open the devkit's lists with features (N, D) of their images, which are mapped, not read.
 
-    Without `size_lists`, a size is the first so many of the distractors.
+    Features are in a `.npy` or `.bin` in the order of the list, or in a folder that `sphereface embed` wrote, in any
+    order; several such folders, one for each model, are joined. Without `size_lists`, a size is the first so many of
+    the distractors.
     """
     probes, people = read_probes(probe_list)
     distractors = read_distractors(distractor_list)
     sizes = None
     if size_lists is not None:
-        sizes = {size: rows_of(read_distractors(path), distractors) for size, path in size_lists.items()}
+        sizes = {size: _rows_listed(path, distractors) for size, path in size_lists.items()}
+    of_probes = open_listed(probe_features, probes, probe_list)
+    of_distractors = open_listed(distractor_features, distractors, distractor_list)
+    if of_probes.shape[1] != of_distractors.shape[1]:
+        raise DataFormatError(
+            f"{_named(distractor_features)}: features of {of_distractors.shape[1]:,} numbers, but those of "
+            f"{_named(probe_features)} have {of_probes.shape[1]:,}; wanted both from one model"
+        )
     return MegaFaceSet(
-        _open_listed(probe_features, len(probes), probe_list),
+        of_probes,
         people,
-        _open_listed(distractor_features, len(distractors), distractor_list),
+        of_distractors,
         None if probe_noise is None else find_noise(probes, read_noise(probe_noise)),
         None if distractor_noise is None else find_noise(distractors, read_noise(distractor_noise)),
         sizes,
     )
 
 
-def _open_listed(path: str | Path, count: int, listed: str | Path) -> Features:
-    features = map_features(path)
-    if len(features) != count:
-        raise DataFormatError(f"{path}: {len(features):,} features; wanted {count:,}, one for each image of {listed}")
-    return features
+def sizes_of(lists: Sequence[PathLike]) -> dict[int, PathLike]:
+    """Lists of some of the distractors by how many each has, as `load_megaface` takes them."""
+    found: dict[int, PathLike] = {}
+    for path in lists:
+        size = len(read_distractors(path))
+        if found.setdefault(size, path) != path:
+            raise DataFormatError(f"{path}: {size:,} distractors, as many as in {found[size]}; wanted one of each size")
+    return found
+
+
+def _rows_listed(path: PathLike, distractors: Sequence[MegaFaceImage]) -> Places:
+    try:
+        return rows_of(read_distractors(path), distractors)
+    except DataFormatError:
+        raise
+    except ValueError as error:
+        raise DataFormatError(f"{path}: {error}") from error
+
+
+def _named(features: PathLike | Sequence[PathLike]) -> str:
+    return str(features) if isinstance(features, str | Path) else " and ".join(map(str, features))

@@ -1,0 +1,76 @@
+"""sphereface evaluate folder: your own people as a test."""
+
+from pathlib import Path
+
+import typer
+
+from sphereface.cli.choices import EngineName
+from sphereface.cli.evaluate import options
+from sphereface.cli.evaluate.options import MissingName, PairRule, SmallName
+from sphereface.cli.evaluate.sources import load_source, naming, require_faces
+from sphereface.cli.evaluate.telling import check_out, tell
+
+PICTURE = "hardest.png"
+
+
+def folder(
+    context: typer.Context,
+    faces: Path | None = typer.Argument(
+        None, help="Aligned faces with names, in any format that `data convert` reads; not needed with --features."
+    ),
+    models: options.Models = None,
+    features: options.Stored = None,
+    pairs: int = typer.Option(3000, min=1, help="Same pairs at most, and as many different ones."),
+    folds: int = typer.Option(10, min=1, help="That share nobody."),
+    rule: options.Rule = PairRule.authors,
+    all_rules: options.AllRules = False,
+    missing: options.Missing = MissingName.fail,
+    fars: options.Fars = None,
+    gallery_photos: int = typer.Option(1, min=1, help="Photos of each that are enrolled; others are looked up."),
+    fpirs: options.Fpirs = None,
+    ranks: int = typer.Option(20, min=1, help="Up to which the CMC goes."),
+    splits: int = typer.Option(10, min=1, help="Lots of who and what is enrolled, averaged."),
+    hardest: Path | None = typer.Option(None, help=f"Folder for {PICTURE}: the hardest pairs as a picture."),
+    hardest_pairs: int = typer.Option(12, min=0, help="Of either kind that are listed."),
+    groups: options.Groups = None,
+    far: options.GroupFar = 1e-3,
+    aligned: options.Aligned = None,
+    small: options.Small = SmallName.refuse,
+    rounds: options.Rounds = 1000,
+    seed: options.Seed = 0,
+    engine: options.Engine = EngineName.auto,
+    feature_rule: options.FeatureRule = None,
+    device: options.Device = "cpu",
+    threads: options.Threads = None,
+    out: options.Out = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Your own people: verification, identification, the hardest pairs, and groups.
+
+    Example: sphereface evaluate folder my-people-112x96 --model model.safetensors --hardest look --groups groups.csv
+    """
+    from sphereface.cli.progress import bars
+    from sphereface.evaluation.folder import evaluate_folder, write_hardest
+    from sphereface.evaluation.identification import FPIRS
+    from sphereface.metrics.rates import FARS
+
+    check_out(out)
+    require_faces(faces, models)
+    if hardest is not None and faces is None:
+        raise ValueError("--hardest without faces to draw; wanted the set that was embedded as FACES")
+    if hardest is not None and not hardest_pairs:
+        raise ValueError("--hardest with --hardest-pairs 0; wanted at least 1 to draw")
+    source = load_source(models, features, engine, feature_rule, device, threads)
+    with bars() as begin, naming({"": features}):
+        result = evaluate_folder(
+            source, faces, pairs=pairs, folds=folds, seed=seed, rule=rule.value, all_rules=all_rules,
+            fars=fars or FARS, gallery_photos=gallery_photos, fpirs=fpirs or FPIRS, ranks=ranks, splits=splits,
+            hardest=hardest_pairs, groups=groups, far=far, aligned=aligned, small=small.choice, missing=missing.value,
+            rounds=rounds, progress=begin.growing("reading features" if features else "embedding faces"),
+        )  # fmt: skip
+    text = result.table()
+    if hardest is not None and faces is not None:
+        hardest.mkdir(parents=True, exist_ok=True)
+        text += f"\n\nHardest pairs: {write_hardest(result.hardest, faces, hardest / PICTURE)}"
+    title = f"Own people: {result.verification.data}"
+    tell(context, result, result.as_dict(), text, title=title, out=out, as_json=as_json, groups=result.groups)

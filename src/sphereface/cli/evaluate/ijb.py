@@ -1,0 +1,65 @@
+"""sphereface evaluate ijb: templates of many images, one to one and one to many."""
+
+from enum import StrEnum
+from pathlib import Path
+
+import typer
+
+from sphereface.cli.choices import EngineName
+from sphereface.cli.evaluate import options
+from sphereface.cli.evaluate.options import MissingName
+from sphereface.cli.evaluate.sources import load_source, naming
+from sphereface.cli.evaluate.telling import check_out, tell
+
+
+class SetName(StrEnum):
+    """Which of the two."""
+
+    ijbb = "ijbb"
+    ijbc = "ijbc"
+
+
+def ijb(
+    context: typer.Context,
+    meta: Path = typer.Argument(help="The folder of lists, as InsightFace gives it out, or the one above it."),
+    features: options.Stored = None,
+    models: options.Models = None,
+    faces: Path | None = typer.Option(None, help="With --model: the folder of aligned faces."),
+    name: SetName = typer.Option(SetName.ijbc, "--set", help="Whose lists are read."),
+    score_weights: bool = typer.Option(False, "--score-weights", help="Features times their detection scores."),
+    unit_length: bool = typer.Option(False, "--unit-length", help="Features at length one before they are averaged."),
+    missing: options.Missing = MissingName.fail,
+    fars: options.Fars = None,
+    fpirs: options.Fpirs = None,
+    ranks: list[int] | None = typer.Option(None, "--at-rank", min=1, help="Report this rank; may be repeated."),
+    rounds: options.Rounds = 1000,
+    seed: options.Seed = 0,
+    engine: options.Engine = EngineName.auto,
+    feature_rule: options.FeatureRule = None,
+    device: options.Device = "cpu",
+    threads: options.Threads = None,
+    out: options.Out = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Templates of many images: IJB-B or IJB-C, 1:1 and 1:N.
+
+    Stored features are read a few at a time; those of --model are all held in memory.
+
+    Example: sphereface evaluate ijb IJBC/meta --features ijbc-features
+    """
+    from sphereface.cli.progress import bars
+    from sphereface.evaluation.ijb import FPIRS, RANKS, evaluate_ijb
+    from sphereface.evaluation.template_pairs import FARS
+
+    check_out(out)
+    if models and faces is None:
+        raise ValueError("--model without --faces; wanted the folder of aligned faces, or --features that embed wrote")
+    source = load_source(models, features, engine, feature_rule, device, threads)
+    with bars() as begin, naming({"": features}):
+        result = evaluate_ijb(
+            source, meta, name.value, faces=faces, missing=missing.value, score_weights=score_weights,
+            unit_length=unit_length, fars=fars or FARS, fpirs=fpirs or FPIRS, ranks=ranks or RANKS, rounds=rounds,
+            seed=seed, progress=begin.growing("reading features" if features else "embedding faces"),
+        )  # fmt: skip
+    title = f"Templates: {result.name}"
+    tell(context, result, result.as_dict(), result.table(), title=title, out=out, as_json=as_json)

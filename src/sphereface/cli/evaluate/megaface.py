@@ -1,0 +1,129 @@
+"""sphereface evaluate megaface: people among up to a million strangers, from lists and stored features."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from sphereface.cli.evaluate import options
+from sphereface.cli.evaluate.sources import naming
+from sphereface.cli.evaluate.telling import check_out, tell
+
+if TYPE_CHECKING:
+    from sphereface.evaluation.megaface import MegaFaceResult, Protocol
+
+FEATURES = "A .npy or the devkit's .bin in the order of the list, or a folder that `embed` wrote; repeated: joined."
+EMBED_FIRST = (
+    "megaface takes features, not a model: make them with sphereface embed FACES FOLDER --model FILE, once for probes "
+    "and once for distractors, and name the folders with --probe-features and --distractor-features"
+)
+
+
+class ProtocolName(StrEnum):
+    """What MegaFace calls the protocol."""
+
+    small = "small"
+    large = "large"
+
+
+def megaface(
+    context: typer.Context,
+    probe_list: Path = typer.Option(..., help="The devkit's list of probes, with a person for each."),
+    distractor_list: Path = typer.Option(..., help="The devkit's list of all distractors."),
+    probe_features: list[Path] | None = typer.Option(None, help=FEATURES),
+    distractor_features: list[Path] | None = typer.Option(None, help=FEATURES),
+    probe_noise: Path | None = typer.Option(None, help="Probes that are not whom the list says: cleaned results too."),
+    distractor_noise: Path | None = typer.Option(None, help="Distractors that show a probe's person, or nobody."),
+    training_images: int | None = typer.Option(
+        None, min=1, help="That the model was trained on: under 500,000 the protocol is small, else large."
+    ),
+    protocol: ProtocolName | None = typer.Option(None, help="Instead of --training-images."),
+    probe_set: str = typer.Option("FaceScrub", help="FaceScrub or FGNet: a name in the result."),
+    sizes: list[int] | None = typer.Option(
+        None,
+        "--size",
+        min=1,
+        help="The first so many distractors; may be repeated. Else 10, 100, ... up to all.",
+    ),
+    size_lists: list[Path] | None = typer.Option(
+        None, "--size-list", help="Instead of --size: a list of some of the distractors; may be repeated."
+    ),
+    ranks: int = typer.Option(1000, min=1, help="Up to which the CMC is exact."),
+    up_to_far: float = typer.Option(1e-3, help="False accept rate up to which the ROC is exact."),
+    block: int | None = typer.Option(None, min=1, help="Distractors multiplied at once: speed and memory, no result."),
+    models: list[Path] | None = typer.Option(None, "--model", hidden=True),
+    out: options.Out = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """People among up to a million strangers: MegaFace, with FaceScrub or FGNet as probes.
+
+    It takes features. Of aligned faces they are made first: `sphereface embed probes probe-features --model FILE`, and
+    the same for the distractors.
+
+    Example: sphereface evaluate megaface --probe-list facescrub_features_list.json --probe-features facescrub
+    --distractor-list megaface_features_list.json_1000000_1 --distractor-features megaface --training-images 494414
+    """
+    from sphereface.cli.progress import bars
+    from sphereface.evaluation.megaface import load_megaface, sizes_of
+
+    check_out(out)
+    if models or not probe_features or not distractor_features:
+        raise ValueError(EMBED_FIRST)
+    if sizes and size_lists:
+        raise ValueError("--size and --size-list are both given; wanted first so many distractors, or lists of them")
+    called = _protocol(training_images, protocol)
+    found = load_megaface(
+        probe_list, distractor_list, probe_features, distractor_features, probe_noise=probe_noise,
+        distractor_noise=distractor_noise, size_lists=sizes_of(size_lists) if size_lists else None,
+    )  # fmt: skip
+    most = max(sizes) if sizes else len(found.distractors)
+    asked: dict[str, Any] = {"sizes": sizes} if sizes else {}
+    with bars() as begin, naming({"probe ": probe_features, "distractor ": distractor_features}):
+        result = found.evaluate(
+            **asked, ranks=ranks, far=up_to_far, protocol=called, probe_set=probe_set, block=block,
+            progress=begin("comparing with distractors", most),
+        )  # fmt: skip
+    told = result.summary()
+    tell(context, result, told, table(result), title=told["protocol"], out=out, as_json=as_json)
+
+
+def _protocol(training_images: int | None, name: ProtocolName | None) -> "Protocol":
+    from sphereface.evaluation.megaface import protocol_of
+
+    if (training_images is None) == (name is None):
+        came = "both given" if name else "both missing"
+        raise ValueError(
+            f"--training-images and --protocol are {came}; wanted one: how many images the model was trained on, "
+            "or small (under 500,000) or large"
+        )
+    return name.value if name is not None else protocol_of(training_images or 0)
+
+
+def table(result: "MegaFaceResult") -> str:
+    """The result as plain text, a line for each number of distractors, rates in percent."""
+    told = result.summary()
+    lines = [
+        f"{told['protocol']}: {result.probes:,} probes of {result.people:,} people",
+        f"ties: {told['tie_rule']}",
+        f"exact up to rank {result.ranks:,} and FAR {result.far:g}",
+        "",
+        *(["with all images"] if result.cleaned is not None else []),
+        *_rows(told["raw"]),
+    ]
+    if told["cleaned"] is not None:
+        noise = f"{result.noisy_probes:,} probes and {result.noisy_distractors:,} distractors"
+        lines += ["", f"without {noise} that are noise", *_rows(told["cleaned"])]
+    return "\n".join(lines)
+
+
+def _rows(sizes: Sequence[dict[str, Any]]) -> list[str]:
+    fars = sorted({far for size in sizes for far in size["tar_at_far"]}, key=float)
+    rows = [["distractors", "pairs", "negatives", "rank 1", "rank 10", *(f"TAR at {far}" for far in fars)]]
+    for size in sizes:
+        rates = [size["rank1"], size["rank10"], *(size["tar_at_far"].get(far) for far in fars)]
+        counts = [f"{size[name]:,}" for name in ("distractors", "pairs", "negatives")]
+        rows.append([*counts, *("-" if rate is None else f"{100 * rate:.2f}" for rate in rates)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
