@@ -17,6 +17,7 @@ Theme = Literal["light", "dark"]
 Floats = NDArray[np.floating]
 INK: dict[Theme, str] = {"light": "#23262b", "dark": "#dfe3e8"}
 COLOURS = ("#8a93a0", "#3b9ddd", "#2fb28a", "#e0a12e", "#e0564c", "#9a6bd1", "#6b7f3a", "#c05f9d")
+SAME, DIFFERENT = "#e0862e", "#3b7ddd"  # pairs of one person, and of two
 
 
 class Picture(NamedTuple):
@@ -29,6 +30,14 @@ class Picture(NamedTuple):
     def uri(self, theme: Theme) -> str:
         """The picture as part of a page."""
         return "data:image/png;base64," + base64.b64encode(getattr(self, theme)).decode()
+
+
+def require_matplotlib() -> None:
+    """Raise if nothing can be drawn, for those who would rather know before a long run than after it."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ImportError("a report needs matplotlib, which is not installed", name="matplotlib") from error
 
 
 def picture(draw: "Callable[[Theme], Figure]", says: str) -> Picture:
@@ -66,7 +75,8 @@ def _style(theme: Theme) -> Iterator[None]:
         yield
 
 
-def _figure(width: float, height: float) -> "Figure":
+def blank(width: float, height: float) -> "Figure":
+    """A figure of so many inches with nothing on it."""
     from matplotlib.figure import Figure  # not pyplot: no global state, no window
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -76,7 +86,7 @@ def spheres(features: Mapping[str, Floats], labels: NDArray[np.integer]) -> Pict
     """3-D features (N, 3) of each loss on the unit sphere, a colour a person: top row of the paper's figure 5."""
 
     def draw(theme: Theme) -> "Figure":
-        figure = _figure(2.1 * len(features), 2.4)
+        figure = blank(2.1 * len(features), 2.4)
         u, v = np.mgrid[0 : 2 * np.pi : 25j, 0 : np.pi : 13j]
         for place, (name, points) in enumerate(features.items()):
             axes = figure.add_subplot(1, len(features), place + 1, projection="3d")
@@ -100,14 +110,14 @@ def angle_histograms(same: Mapping[str, Floats], different: Mapping[str, Floats]
     """Angles, in radians, of same and of different pairs for each loss: figure 5 of the paper, bottom row."""
 
     def draw(_: Theme) -> "Figure":
-        figure = _figure(2.1 * len(same), 1.9)
+        figure = blank(2.1 * len(same), 1.9)
         bins = np.linspace(0, np.pi, 60)
         first: Axes | None = None
         for place, name in enumerate(same):
             axes = figure.add_subplot(1, len(same), place + 1, sharey=first)
             first = first or axes
-            axes.hist(same[name], bins=list(bins), density=True, color="#e0862e", alpha=0.75, label="same person")
-            axes.hist(different[name], bins=list(bins), density=True, color="#3b7ddd", alpha=0.65, label="different")
+            axes.hist(same[name], bins=list(bins), density=True, color=SAME, alpha=0.75, label="same person")
+            axes.hist(different[name], bins=list(bins), density=True, color=DIFFERENT, alpha=0.65, label="different")
             axes.set_title(name)
             axes.set_xlabel("angle")
             axes.set_yticks([])
@@ -122,7 +132,7 @@ def roc_curves(curves: Mapping[str, tuple[Floats, Floats]]) -> Picture:
     """True over false accept rate, the latter on a logarithmic axis, one line a method."""
 
     def draw(_: Theme) -> "Figure":
-        figure = _figure(5.6, 3.8)
+        figure = blank(5.6, 3.8)
         axes = figure.add_subplot()
         for place, (name, (far, tar)) in enumerate(curves.items()):
             seen = far > 0
@@ -143,7 +153,7 @@ def training_curves(losses: Mapping[str, Sequence[float]]) -> Picture:
     """The training loss of each method over its steps, smoothed."""
 
     def draw(_: Theme) -> "Figure":
-        figure = _figure(5.6, 3.2)
+        figure = blank(5.6, 3.2)
         axes = figure.add_subplot()
         for place, (name, values) in enumerate(losses.items()):
             window = max(1, len(values) // 50)
@@ -192,7 +202,7 @@ def over_steps(panels: Sequence[Panel], *, says: str, marks: Sequence[float] = (
     """Panels one above the other over the same steps; `marks` are steps at which something happened to the run."""
 
     def draw(theme: Theme) -> "Figure":
-        figure = _figure(5.6, 0.5 + 1.8 * len(panels))
+        figure = blank(5.6, 0.5 + 1.8 * len(panels))
         first: Axes | None = None
         for place, panel in enumerate(panels):
             axes = figure.add_subplot(len(panels), 1, place + 1, sharex=first)
@@ -231,19 +241,85 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
         axes.legend(fontsize=7)
 
 
-def pair_angles(same: Floats, different: Floats, *, threshold: float) -> Picture:
+def pair_angles(
+    same: Floats,
+    different: Floats,
+    *,
+    threshold: float | None,
+    says: str = "Angles between photos of the same and of different people, with the best threshold",
+) -> Picture:
     """How many same and different pairs lie at which angle, and the angle up to which pairs are accepted; radians."""
 
     def draw(theme: Theme) -> "Figure":
-        figure = _figure(5.6, 2.8)
+        figure = blank(5.6, 2.8)
         axes = figure.add_subplot()
         bins = list(np.linspace(0, 180, 91))
-        axes.hist(np.degrees(same), bins=bins, density=True, color="#e0862e", alpha=0.75, label="same person")
-        axes.hist(np.degrees(different), bins=bins, density=True, color="#3b7ddd", alpha=0.65, label="different people")
-        axes.axvline(np.degrees(threshold), color=INK[theme], linewidth=1, linestyle="--", label="threshold")
+        axes.hist(np.degrees(same), bins=bins, density=True, color=SAME, alpha=0.75, label="same person")
+        axes.hist(np.degrees(different), bins=bins, density=True, color=DIFFERENT, alpha=0.65, label="different people")
+        if threshold is not None:
+            axes.axvline(np.degrees(threshold), color=INK[theme], linewidth=1, linestyle="--", label="threshold")
         axes.set_xlabel("angle between two photos, degrees")
         axes.set_yticks([])
         axes.legend(fontsize=8)
         return figure
 
-    return picture(draw, "Angles between photos of the same and of different people, with the best threshold")
+    return picture(draw, says)
+
+
+def tail_angles(
+    same: Floats, different: Floats, *, total: int, thresholds: Mapping[str, float], says: str
+) -> Picture | None:
+    """The share of same and of different pairs at each degree where only the nearest different ones are known; radians.
+
+    `total` is how many different pairs there are; as far as the known ones fill whole degrees they are drawn, no
+    further. None if they fill none.
+    """
+    bins = np.arange(181.0)
+    near = np.degrees(different)
+    whole = 180 if len(near) == total else int(np.floor(near.max(initial=0.0)))  # degrees that are known in full
+    if not whole or not len(near):
+        return None
+    known = np.histogram(near, bins=bins)[0][:whole] / total
+
+    def draw(theme: Theme) -> "Figure":
+        figure = blank(5.6, 2.8)
+        axes = figure.add_subplot()
+        shares = np.histogram(np.degrees(same), bins=bins)[0] / len(same)
+        axes.stairs(shares, bins, fill=True, color=SAME, alpha=0.75, label="same person")
+        axes.stairs(known, bins[: whole + 1], fill=True, color=DIFFERENT, alpha=0.65, label="different people")
+        for place, (name, angle) in enumerate(thresholds.items()):
+            style = ("--", "-.", ":")[place % 3]
+            axes.axvline(np.degrees(angle), color=INK[theme], linewidth=1, linestyle=style, label=name)
+        axes.set_yscale("log")
+        axes.set_xlabel("angle, degrees")
+        axes.set_ylabel("share of pairs at a degree")
+        axes.legend(fontsize=8)
+        return figure
+
+    return picture(draw, says)
+
+
+def heat_map(values: Floats, names: Sequence[str], *, says: str) -> Picture:
+    """A square of shares (G, G), each cell with its number; nan is a cell without one."""
+
+    def draw(_: Theme) -> "Figure":
+        from matplotlib import colormaps
+
+        side = 1.2 + 0.65 * len(names)
+        figure = blank(side + 0.8, side)
+        axes = figure.add_subplot()
+        shades = colormaps["Blues"]
+        highest = float(np.nanmax(values, initial=0.0)) or 1.0
+        axes.imshow(np.ma.masked_invalid(values), cmap=shades, vmin=0, vmax=highest)
+        for row, column in np.ndindex(values.shape):
+            value = values[row, column]
+            shown = "-" if np.isnan(value) else f"{value:.2g}"
+            ink = None if np.isnan(value) else INK["dark" if value > 0.55 * highest else "light"]  # read on its shade
+            axes.text(column, row, shown, ha="center", va="center", fontsize=8, color=ink)
+        axes.set_xticks(range(len(names)), names, rotation=30, ha="right")
+        axes.set_yticks(range(len(names)), names)
+        axes.spines[:].set_visible(False)
+        axes.tick_params(length=0)
+        return figure
+
+    return picture(draw, says)
