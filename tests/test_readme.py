@@ -18,6 +18,20 @@ def test_the_example_runs_and_is_ten_lines_or_so():
     assert len(example.splitlines()) <= 14
 
 
+@pytest.mark.parametrize("line", re.findall(r"^    (sphereface .*?)(?: {2,}#.*)?$", README, flags=re.MULTILINE))
+def test_every_command_is_one_that_the_command_line_takes(line):
+    import shlex
+
+    import typer.main
+
+    from sphereface.cli import app
+
+    command, arguments = typer.main.get_command(app), shlex.split(line)[1:]
+    while hasattr(command, "commands"):
+        command = command.commands[arguments.pop(0)]
+    command.make_context(line, arguments)  # which raises what a user would be told
+
+
 def head() -> dict:
     return json.loads((ROOT / "results" / "head.json").read_text())
 
