@@ -13,7 +13,8 @@ from sphereface.data.devkit import find_noise, read_distractors, read_noise, rea
 from sphereface.data.formats import open_set
 from sphereface.data.manifest import require_faces
 from sphereface.data.pairs import read_pairs
-from sphereface.data.shapes import _balanced, _two, frame, num_faces, write_ijb, write_shape
+from sphereface.data.shape_plans import _balanced, _two
+from sphereface.data.shapes import frame, num_faces, write_ijb, write_shape
 from sphereface.data.synthetic import SyntheticPeople
 from sphereface.data.videos import read_video_pairs
 from sphereface.faces.warp import align
