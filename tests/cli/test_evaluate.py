@@ -1,5 +1,6 @@
 """sphereface evaluate, every protocol on small sets, with a small ONNX embedder and without torch."""
 
+import html
 import inspect
 import json
 import shutil
@@ -184,12 +185,12 @@ def test_a_bin_holds_its_own_pairs(told, refused, pairs_set, model, tmp_path, em
     assert "names nobody" in refused("lfw", tmp_path / "few.bin", "--model", model, "--groups", "groups.csv")
 
 
-def test_several_models_are_an_ensemble_of_one_feature_rule(told, pairs_set, model, tmp_path):
+def test_several_models_are_an_ensemble_of_one_feature_rule(told, refused, pairs_set, model, tmp_path):
     tiles(tmp_path / "other.onnx", card=Card(name="other", feature_rule="image"))
     both = Ensemble.load([model, tmp_path / "other.onnx"], rule="sum")
-    found = told(
-        "lfw", pairs_set, "--model", model, "--model", tmp_path / "other.onnx", "--feature-rule", "sum", *QUICK
-    )
+    given = ("lfw", pairs_set, "--model", model, "--model", tmp_path / "other.onnx", *QUICK)
+    assert "give them one with --feature-rule" in refused(*given)
+    found = told(*given, "--feature-rule", "sum")
     assert found["model"] == "tiles + other"
     assert found == plain({**evaluate_lfw(both, pairs_set, rounds=20).as_dict(), "groups": None})
     assert found["rules"]["authors"]["features"] == "image and mirror image, summed"
@@ -200,7 +201,9 @@ def test_missing_faces_are_left_out_only_if_that_is_asked_for(told, refused, pai
     gone = next(root.glob("*/*.png"))
     gone.unlink()
     arguments = ("lfw", root, "--model", model, *QUICK)
-    assert gone.stem in refused(*arguments)
+    said = refused(*arguments)
+    assert gone.stem in said
+    assert said.endswith("with --missing skip")
     found = told(*arguments, "--missing", "skip")
     assert found["pairs_scored"] < found["pairs_listed"]
     assert [name.split("/")[1].split(".")[0] for name in found["missing"]] == [gone.stem]
@@ -225,7 +228,7 @@ def test_stored_features_serve_as_well_as_a_model(told, videos, pairs_set, own, 
         assert told(verb, "--features", stored, *given, *QUICK) == from_model
 
 
-def test_templates_are_scored_from_features_or_from_faces(told, refused, templates, model):
+def test_templates_are_scored_from_features_or_from_faces(told, refused, templates, model, tmp_path):
     stored = templates.parent / "features"
     expected = plain(evaluate_ijb(stored, templates / "meta", rounds=20, fars=(0.1,), ranks=(1, 2)).as_dict())
     asked = ("--at-far", 0.1, "--at-rank", 1, "--at-rank", 2, *QUICK)
@@ -234,6 +237,12 @@ def test_templates_are_scored_from_features_or_from_faces(told, refused, templat
     assert told("ijb", templates, "--model", model, *faces, *asked) == expected
     weighted = told("ijb", templates, "--features", stored, "--score-weights", "--unit-length", *asked)
     assert "at length one, times the detection score" in weighted["pooling"]
+    pairs = tmp_path / "meta" / "ijbc_template_pair_label.txt"
+    shutil.copytree(templates / "meta", pairs.parent)
+    pairs.write_text(pairs.read_text() + pairs.read_text().splitlines(keepends=True)[0])
+    twice = ("ijb", pairs.parent, "--features", stored, *asked)
+    assert str(pairs) in refused(*twice)
+    assert told(*twice, "--repeats", "keep")["pairs_listed"] == expected["pairs_listed"] + 1
     assert "ijbb_face_tid_mid.txt" in refused("ijb", templates, "--features", stored, "--set", "ijbb")
     assert "--model without --faces" in refused("ijb", templates, "--model", model)
 
@@ -334,7 +343,7 @@ def test_a_group_that_stands_out_is_printed_and_so_is_that_none_does(run, told, 
 def test_groups_that_are_too_small_are_refused_by_name_or_left_out_and_listed(run, refused, own, tmp_path):
     few = table(tmp_path / "few.csv", [*SHAKY[:40], *["rare"] * 4])
     given = ("folder", "--features", own.parent / "features", "--groups", few, *FOLDER)
-    assert "rare" in refused(*given)
+    assert all(word in refused(*given) for word in ("rare: 4 people with two photos", "--small leave-out"))
     assert "left out: rare, 4 people with two photos" in run(*given, "--small", "leave-out")[1]
 
 
@@ -354,14 +363,16 @@ def test_groups_of_pairs_are_those_of_the_whole_folder(told, run, own, model, em
 # A folder for the result
 
 
-def test_out_holds_the_same_object_and_a_page_that_names_its_command(run, told, own, tmp_path):
+def test_out_holds_the_same_object_and_a_page_that_names_its_command(run, told, strangers, tmp_path):
     pytest.importorskip("matplotlib")
-    arguments = ("folder", "--features", own.parent / "features", "--out", tmp_path / "a b", *FOLDER)
-    code, out, _ = run(*arguments)
-    assert (code, out.endswith(f"Report: {tmp_path / 'a b' / 'report.html'}\n")) == (0, True)
-    assert json.loads((tmp_path / "a b" / "result.json").read_text()) == told(*arguments[:3], *FOLDER)
+    arguments = ("megaface", *lists(strangers), *stored(strangers), "--protocol", "small")
+    code, out, said = run(*arguments, "--out", tmp_path / "a b")
+    assert code == 0, said
+    assert out.endswith(f"Report: {tmp_path / 'a b' / 'report.html'}\n")
+    assert json.loads((tmp_path / "a b" / "result.json").read_text()) == told(*arguments)
     page = (tmp_path / "a b" / "report.html").read_text()
-    assert "sphereface evaluate folder --features" in page
+    assert "sphereface evaluate megaface --probe-list" in page
+    assert html.escape(f"--out '{tmp_path / 'a b'}'") in page
 
 
 def test_a_file_in_the_place_of_the_folder_is_said_before_the_work(refused, tmp_path, own):

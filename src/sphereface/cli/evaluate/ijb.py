@@ -19,6 +19,13 @@ class SetName(StrEnum):
     ijbc = "ijbc"
 
 
+class RepeatsName(StrEnum):
+    """What to do with pairs that are listed twice."""
+
+    fail = "fail"
+    keep = "keep"
+
+
 def ijb(
     context: typer.Context,
     meta: Path = typer.Argument(help="The folder of lists, as InsightFace gives it out, or the one above it."),
@@ -29,6 +36,9 @@ def ijb(
     score_weights: bool = typer.Option(False, "--score-weights", help="Features times their detection scores."),
     unit_length: bool = typer.Option(False, "--unit-length", help="Features at length one before they are averaged."),
     missing: options.Missing = MissingName.fail,
+    repeats: RepeatsName = typer.Option(
+        RepeatsName.fail, help="Pairs that are listed twice: keep counts them twice, as published lists may have them."
+    ),
     fars: options.Fars = None,
     fpirs: options.Fpirs = None,
     ranks: list[int] | None = typer.Option(None, "--at-rank", min=1, help="Report this rank; may be repeated."),
@@ -57,9 +67,10 @@ def ijb(
     source = load_source(models, features, engine, feature_rule, device, threads)
     with bars() as begin, naming({"": features}):
         result = evaluate_ijb(
-            source, meta, name.value, faces=faces, missing=missing.value, score_weights=score_weights,
-            unit_length=unit_length, fars=fars or FARS, fpirs=fpirs or FPIRS, ranks=ranks or RANKS, rounds=rounds,
-            seed=seed, progress=begin.growing("reading features" if features else "embedding faces"),
+            source, meta, name.value, faces=faces, missing=missing.value, repeats=repeats.value,
+            score_weights=score_weights, unit_length=unit_length, fars=fars or FARS, fpirs=fpirs or FPIRS,
+            ranks=ranks or RANKS, rounds=rounds, seed=seed,
+            progress=begin.growing("reading features" if features else "embedding faces"),
         )  # fmt: skip
     title = f"Templates: {result.name}"
     tell(context, result, result.as_dict(), result.table(), title=title, out=out, as_json=as_json)

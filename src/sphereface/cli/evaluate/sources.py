@@ -1,5 +1,6 @@
 """What is scored: models that are loaded, or features that are opened; errors name the files."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,7 +35,8 @@ def load_models(
     told: Rule | None = None if rule is None else rule.value
     if len(models) == 1:
         return Embedder.load(models[0], engine.value, threads=threads, device=device, rule=told)
-    return Ensemble.load(list(models), engine.value, threads=threads, device=device, rule=told)
+    with naming({}):
+        return Ensemble.load(list(models), engine.value, threads=threads, device=device, rule=told)
 
 
 def load_source(
@@ -66,11 +68,25 @@ def require_faces(faces: Path | None, models: Sequence[Path] | None) -> None:
 
 @contextmanager
 def naming(files: Mapping[str, Sequence[Path] | None]) -> Iterator[None]:
-    """An error about the feature of an image, or of a probe, names the files too; `files` by what features are of."""
+    """Errors about features name their files too, and every way out is told as one types it.
+
+    `files` are those of features by what these are of: `probe `, or nothing for images.
+    """
     try:
         yield
     except ValueError as error:
-        for what, paths in files.items():
-            if paths and str(error).startswith(f"the feature of {what}"):
-                raise DataFormatError(f"{', '.join(map(str, paths))}: {error}") from error
-        raise
+        where = [
+            f"{', '.join(map(str, paths))}: "
+            for what, paths in files.items()
+            if paths and str(error).startswith(f"the feature of {what}")
+        ]
+        told = "".join(where) + as_options(str(error))
+        if told == str(error):
+            raise
+        raise DataFormatError(told) from error
+
+
+def as_options(text: str) -> str:
+    """What a function's error calls `missing="skip"` is `--missing skip` here."""
+    text = text.replace("load them with one rule=", "give them one with --feature-rule")
+    return re.sub(r'\b([a-z]+)="([a-z ]+)"', lambda told: f"--{told[1]} {told[2].replace(' ', '-')}", text)
