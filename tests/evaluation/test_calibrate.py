@@ -163,6 +163,13 @@ def test_a_search_threshold_lets_the_stated_share_of_strangers_pass_in_galleries
     assert found / 1500 == pytest.approx(0.2, abs=0.03)
 
 
+def test_copies_pass_together_in_a_search_whatever_a_matrix_product_makes_of_their_places():
+    features = np.random.default_rng(0).normal(size=(150, 512))
+    features[:75] = features[0]  # of every second search, the best score is that of a copy
+    with pytest.raises(ValueError, match=r"FPIR 0\.3: the most alike of different people all score the same"):
+        calibrate(features, np.arange(150), fars=[0.3], fpirs=[0.3], gallery_sizes=[20], rounds=5)
+
+
 def test_where_one_family_makes_all_false_accepts_only_drawn_galleries_notice():
     """60 relatives match each other, 90 loners nobody: the same false accepts fall into fewer searches."""
     rng = np.random.default_rng(0)

@@ -86,3 +86,8 @@ def test_a_feature_of_zeros_scores_0_and_one_that_is_no_number_is_refused():
         highest_different(features, [0, 1, 2])
     with pytest.raises(ValueError, match=r"features \(2, 2\) show people \(3,\)"):
         highest_different(features[[0, 2]], [0, 1, 2])
+
+
+def test_same_pairs_are_all_of_one_person():
+    people = np.array([2, 0, 2, 1, 0, 2])
+    assert sorted(zip(*same_pairs(people), strict=True)) == [(0, 2), (0, 5), (1, 4), (2, 5)]

@@ -6,13 +6,8 @@ import numpy as np
 
 from sphereface.evaluation.streams import Floats, Places, Units
 from sphereface.metrics.bootstrap import PeopleBootstrap
-from sphereface.metrics.support import (
-    EVENTS,
-    comparison_rate,
-    people_for_fpir,
-    supports_far,
-    supports_searches,
-)
+from sphereface.metrics.impostors import scores_of
+from sphereface.metrics.support import EVENTS, comparison_rate, people_for_fpir, supports_far, supports_searches
 from sphereface.metrics.weighted_tail import thresholds_at
 
 GALLERIES = 100  # drawn for one threshold
@@ -106,10 +101,11 @@ class Drawing:
         return float(thresholds_at(scores[falling], weight[falling], [search.fpir], total=total, is_whole=True)[0])
 
     def _best(self, probes: Places, gallery: Places) -> Floats:
-        """The best score of each probe in a gallery."""
+        """The best score of each probe in a gallery; a matrix product finds whose it is, and copies score alike."""
         against = self._units[gallery].T
         step = max(1, CELLS // len(gallery))
-        parts = [
-            (self._units[probes[start : start + step]] @ against).max(axis=1) for start in range(0, len(probes), step)
+        mates = [
+            (self._units[probes[start : start + step]] @ against).argmax(axis=1)
+            for start in range(0, len(probes), step)
         ]
-        return np.concatenate(parts).astype(np.float64)
+        return scores_of(self._units, probes, gallery[np.concatenate(mates)])

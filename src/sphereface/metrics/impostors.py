@@ -43,7 +43,7 @@ def unit_rows(features: ArrayLike, *, dtype: DTypeLike = np.float64) -> NDArray[
     return rows
 
 
-def scores_of(unit: Units, left: Ints, right: Ints) -> Floats:
+def scores_of(unit: Units, left: NDArray[np.integer[Any]], right: NDArray[np.integer[Any]]) -> Floats:
     """The exact scores of pairs of unit rows, at the places left and right (M,); few are held at a time."""
     scores = np.empty(len(left))
     step = max(1, PRODUCTS // max(1, unit.shape[1]))
