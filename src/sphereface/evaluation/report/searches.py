@@ -34,8 +34,8 @@ def add_megaface(page: Report, result: MegaFaceResult) -> None:
         kinds["without noise"] = result.cleaned
     page.heading("Rank 1 as distractors grow")
     page.figure(
-        draw_growth({kind: {at.distractors: at.rank1 for at in sizes} for kind, sizes in kinds.items()}),
-        "The share of pairs in which no distractor comes before or beside the mate.",
+        draw_growth({kind: {at.size: at.rank1 for at in sizes} for kind, sizes in kinds.items()}),
+        "The share of pairs in which no distractor, of so many as are listed, comes before or beside the mate.",
     )
     for kind, sizes in kinds.items():
         _add_sizes(page, kind, sizes)
@@ -67,13 +67,13 @@ def _add_sizes(page: Report, kind: str, sizes: Sequence[AtSize]) -> None:
             ],
         )
         page.text("A rate of less than one negative has no TAR.")
-    cmc = draw_cmc({f"{at.distractors:,} distractors": over_ranks(at.cmc) for at in sizes})
+    cmc = draw_cmc({f"{at.size:,} distractors": over_ranks(at.cmc) for at in sizes})
     assert cmc is not None, "a CMC has at least rank 1"
     page.figure(cmc, "CMC: how many mates are at a rank or before.")
-    add_trade_off(page, {f"{at.distractors:,} distractors": at.verification for at in sizes})
+    add_trade_off(page, {f"{at.size:,} distractors": at.verification for at in sizes})
     largest = sizes[-1]
     known = {f"FAR {far}": value for far, value in each[-1]["threshold_at_far"].items()}
-    _add_angles(page, largest.verification, known, f"{largest.distractors:,} distractors")
+    _add_angles(page, largest.verification, known, f"{largest.size:,} distractors")
 
 
 def _cosine(threshold: float | None) -> str:
