@@ -124,6 +124,7 @@ def test_growth_has_a_point_for_each_size(drawn):
     figure, says = draw_growth({"all": {10: 0.9, 1_000: 0.5}})
     assert figure.axes[0].lines[0].get_xydata().tolist() == [[10, 0.9], [1_000, 0.5]]
     assert figure.axes[0].get_xscale() == "log"
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["10", "1,000"]
     assert "90.00% of 10, 50.00% of 1,000" in says
 
 

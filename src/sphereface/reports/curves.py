@@ -112,6 +112,7 @@ def draw_cmc(curves: Mapping[str, Curve]) -> Picture | None:
 
 def draw_growth(lines: Mapping[str, Mapping[int, float]]) -> Picture:
     """Rank 1 over the number of distractors, a line for each way to count."""
+    sizes = sorted({size for found in lines.values() for size in found})
 
     def draw(_: Theme) -> "Figure":
         figure = blank(5.6, 3.2)
@@ -119,6 +120,8 @@ def draw_growth(lines: Mapping[str, Mapping[int, float]]) -> Picture:
         for place, (name, found) in enumerate(lines.items()):
             axes.plot(list(found), list(found.values()), marker="o", markersize=4, label=name, color=_colour(place))
         axes.set_xscale("log")
+        axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        axes.minorticks_off()
         axes.set_ylim(0, 1.02)
         axes.set_xlabel("distractors")
         axes.set_ylabel("rank-1 rate")
