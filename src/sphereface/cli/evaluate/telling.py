@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from sphereface.data.writing import whole_file
-
 if TYPE_CHECKING:
     from sphereface.evaluation.groups import GroupReport
     from sphereface.evaluation.report import Result
@@ -43,6 +41,7 @@ def tell(
     """Print a result, `told` for programs or `text` for people, and write it down where that is asked for."""
     content = json.dumps(finite(told), indent=2, allow_nan=False)
     if out is not None:
+        from sphereface.data.writing import whole_file
         from sphereface.evaluation.report import write_report
 
         out.mkdir(parents=True, exist_ok=True)
