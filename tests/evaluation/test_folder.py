@@ -157,6 +157,8 @@ def test_few_people_make_few_folds_and_that_is_said(root, embedder):
         shutil.rmtree(root / f"p{person:04d}")
     result = evaluate_folder(embedder, root, **QUICK)
     assert "4 folds instead of 10: there are too few people" in result.verification.notes
+    fewer = evaluate_folder(embedder, root, **{**QUICK, "pairs": 3})
+    assert "3 folds instead of 10: there are too few pairs" in fewer.verification.notes
     for person in range(3, 8):
         shutil.rmtree(root / f"p{person:04d}")
     with pytest.raises(

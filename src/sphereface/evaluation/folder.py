@@ -140,7 +140,8 @@ def _verify(whole: WholeSet, asked: Asked, pairs: int, folds: int) -> PairsResul
             f"{whole.data}: pairs of {len(np.unique(whole.labels))} people make {made} fold, so that none can be held "
             'out; wanted at least 4 people, or rule="best"'
         )
-    few = () if made == folds else (f"{made} folds instead of {folds}: there are too few people",)
+    lacking = "pairs" if pairs < folds else "people"
+    few = () if made == folds else (f"{made} folds instead of {folds}: there are too few {lacking}",)
     people = np.array(whole.people)[whole.labels]
     problem = Problem(
         data=f"{whole.data}, pairs drawn with seed {asked.seed}",
