@@ -5,7 +5,12 @@ EXTRAS := train,plot,openvino,quantize,serve,faiss,milvus,postgres,dev
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: install demo test check format bench docs clean
+LEAN := .venv-lean/bin
+# The protocols, and what leads to them: all of it runs on a server that has no torch.
+PROTOCOLS := tests/bench/test_megaface.py tests/cli/test_embed.py tests/cli/test_evaluate.py tests/cli/test_models.py \
+	tests/data tests/embed tests/evaluation tests/metrics tests/reports
+
+.PHONY: install demo test test-lean check format bench docs clean
 
 install: .venv/installed
 
@@ -23,6 +28,17 @@ demo: install
 # Workers share the cores, so each computes with one thread.
 test: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
+
+# The protocols where torch is not installed.
+test-lean: .venv-lean/installed
+	! $(LEAN)/python -c 'import torch' 2>/dev/null
+	OMP_NUM_THREADS=1 $(LEAN)/python -m pytest --numprocesses=auto --dist=worksteal $(PROTOCOLS)
+
+.venv-lean/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-lean
+	$(LEAN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--editable '.[plot]' pytest pytest-xdist pytest-timeout hypothesis onnx scikit-image scikit-learn playwright
+	touch $@
 
 check: install
 	$(BIN)/ruff check .
@@ -43,4 +59,4 @@ docs: install
 	$(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf .venv site dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-lean site dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

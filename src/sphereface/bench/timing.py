@@ -1,5 +1,6 @@
 """Fair measurement on a noisy machine: candidates take turns, medians count, memory is measured in fresh processes."""
 
+import importlib.util
 import multiprocessing
 import platform
 import resource
@@ -8,8 +9,6 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-
-import torch
 
 LINUX = platform.system() == "Linux"
 
@@ -32,6 +31,8 @@ def interleaved(candidates: Mapping[str, Callable[[], object]], *, repeats: int,
 def wait(device: str) -> None:
     """Let a device finish what it was given."""
     if device.startswith("cuda"):
+        import torch
+
         torch.cuda.synchronize(device)
 
 
@@ -54,6 +55,8 @@ def peak_beyond_inputs(prepare: Callable[..., Callable[[], object]], *arguments:
 
 
 def _measure_peak(sender: Any, prepare: Callable[..., Callable[[], object]], arguments: tuple[object, ...]) -> None:
+    import torch
+
     run = prepare(*arguments)
     torch.mm(torch.ones(256, 256), torch.ones(256, 256))  # thread pools and matrix buffers are not the run's
     before = _resident()
@@ -77,14 +80,14 @@ def _peak() -> int:
 
 
 def machine() -> dict[str, object]:
-    """What the numbers were measured on."""
+    """What the numbers were measured on; torch only where it is installed."""
     model = platform.processor() or platform.machine()
     if LINUX:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
-    return {
-        "cpu": model,
-        "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-    }
+    told: dict[str, object] = {"cpu": model, "python": platform.python_version()}
+    if importlib.util.find_spec("torch"):
+        import torch
+
+        told |= {"threads": torch.get_num_threads(), "torch": torch.__version__}
+    return told
