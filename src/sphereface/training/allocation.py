@@ -5,7 +5,7 @@ import platform
 
 # Of mallopt(3), from malloc.h.
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
-NEVER = 2**31 - 1
+NEVER = -1
 
 
 def keep_freed_memory() -> bool:
