@@ -137,3 +137,12 @@ def test_at_full_width_too_a_softmax_is_ahead():
 
 def test_the_recipe_of_the_comparison_is_the_one_that_users_get():
     assert Trial("a_softmax", 0.05, 0, 0.5, 2_400).config().model_dump(mode="json") == REAL["config"]
+
+
+def test_a_planted_bias_is_found_in_every_network_and_nothing_in_those_without():
+    found = json.loads((ROOT / "results" / "planted-bias.json").read_text())
+    assert found["starved_found"] == [6, 6]
+    assert found["balanced_found_nothing"] == [3, 3]
+    assert len(found["runs"]) == 9
+    page = (ROOT / "results" / "planted-bias.md").read_text()
+    assert "found in 6 of 6 networks; nothing was reported of 3 of 3" in page
