@@ -226,10 +226,15 @@ class Card(Grown):
             )
         return tail.far_of(score)
 
+    @property
+    def called(self) -> str:
+        """The model's name, or that it has none."""
+        return self.name or "a model without a name"
+
     def text(self) -> str:
         """The card for people to read, as plain text."""
         how, net, tail = self.preprocessing, self.architecture, self.impostor_tail
-        lines = [self.name or "a model without a name"]
+        lines = [self.called]
         if net is not None:
             extras = (", last ReLU" if net.last_relu else "") + (f", {net.norm} norm" if net.norm else "")
             lines.append(f"network     {net.name}, width {net.width:g}, {net.features:,} features{extras}")

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from sphereface.bench import training
+from sphereface.bench import training, turns
 from sphereface.cli import main
 from sphereface.data.formats import open_set
 from sphereface.data.manifest import require_faces
@@ -68,7 +68,7 @@ def note_b_and_fail(task, turns):
 
 def test_candidates_take_turns_and_one_that_fails_says_why(task):
     with pytest.raises(JobFailed, match="'b' failed: JobFailed: the loss became nan"):
-        training.measure({"a": note_a, "b": note_b_and_fail}, task, rounds=3, say=lambda _: None)
+        turns.measure({"a": note_a, "b": note_b_and_fail}, task, rounds=3, say=lambda _: None)
     assert task.out.read_text() == "aabb" * 4  # one round to warm up
     assert multiprocessing.active_children() == []
 
@@ -87,7 +87,7 @@ def test_a_candidate_that_dies_is_an_error_at_once_even_if_its_workers_live(task
     start = time.monotonic()
     try:
         with pytest.raises(JobFailed, match="'dying' died with exit code 3"):
-            training.measure({"dying": dies}, task, rounds=1, say=lambda _: None)
+            turns.measure({"dying": dies}, task, rounds=1, say=lambda _: None)
         assert time.monotonic() - start < 300  # its worker sleeps for 600
     finally:
         os.kill(int(task.out.read_text()), signal.SIGKILL)
@@ -100,7 +100,7 @@ def test_the_time_between_turns_counts_for_nobody():
     steps = []
     later = Timer(1.0, lambda: (here.send(True), here.send(False)))
     later.start()
-    for _ in training.turns_of(there, steps=3):
+    for _ in turns.turns_of(there, steps=3):
         steps.append(time.perf_counter())
     later.join()
     ready, first, second = (here.recv() for _ in range(3))

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from sphereface import parallel
+from sphereface.contract import read_card
 from sphereface.errors import JobFailed, UnreadableImage
 from sphereface.models import load_model
 from sphereface.training.log import read_log
@@ -33,6 +34,7 @@ def test_a_run_leaves_a_model_a_log_a_report_and_its_settings(whole):
     assert [entry["step"] for entry in history if entry["kind"] == "step"] == [5, 10, 15, 20, 24]
     assert history[-1]["outcome"] == "finished"
     assert load_model(whole / "model.safetensors").architecture.features == 16
+    assert read_card(whole / "model.safetensors").name == whole.name
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others(faces, whole, tmp_path):

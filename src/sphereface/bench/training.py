@@ -1,23 +1,17 @@
 """How fast `train` is: against a bare loop of the same network and loss, and against what people write today.
 
-Each candidate has a process of its own: `train` tells the C library to keep freed memory, that holds for a whole
-process, and it must not help a rival. All of them live at once and take turns; who has no turn sleeps at a pipe.
+Each candidate has a process of its own, for `train` tells the C library to keep freed memory, and they take turns.
 """
 
 import math
-import multiprocessing
 import os
-import signal
 import statistics
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stderr
 from datetime import datetime
 from io import StringIO
 from itertools import pairwise
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sphereface.bench.timing import machine
+from sphereface.bench.turns import Say, Task, Turns, Work, measure
 from sphereface.data.manifest import Manifest, write_manifest
 from sphereface.data.synthetic import SyntheticPeople
 from sphereface.errors import JobFailed
@@ -48,25 +43,6 @@ PORTRAITS = (64, 4)  # people and photos that are drawn; the set's people share 
 STEPS = {"sphereface4": 4}  # of a turn; a deeper network takes seconds for each
 DEEP_STEPS = 2
 LEARNING_RATE = 1e-4  # small: whatever the faces are, the numbers stay finite
-LISTEN, GRACE = 1.0, 5.0  # seconds between looks whether a candidate lives; and to leave by itself
-
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Task:
-    """What every candidate does in its own manner: steps of training, so many a turn."""
-
-    config: TrainConfig
-    classes: int
-    steps: int
-    threads: int
-    faces: Path  # only `train` reads them
-    out: Path
-
-
-Turns = Iterator[None]
-Work = Callable[[Task, Turns], None]
 
 
 def plain_loop(task: Task, turns: Turns) -> None:
@@ -151,117 +127,6 @@ def require_finite(loss: Tensor) -> None:
     value = float(loss.detach())
     if not math.isfinite(value):
         raise JobFailed(f"the loss became {value}: what was timed is no training")
-
-
-def turns_of(pipe: Connection, steps: int) -> Turns:
-    """Leave for one step after the other; between turns it sleeps, and the other end hears what a turn took."""
-    pipe.send(None)  # ready
-    while pipe.recv():
-        start = time.perf_counter()
-        for _ in range(steps):
-            yield
-        pipe.send(time.perf_counter() - start)
-
-
-def take_part(pipe: Connection, work: Work, task: Task) -> None:
-    """What a candidate's process does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it decides; its end of the pipe closes
-    torch.set_num_threads(task.threads)
-    try:
-        work(task, turns_of(pipe, task.steps))
-        pipe.send(None)
-    except (EOFError, ConnectionError):
-        return  # nobody listens any more
-    except Exception as error:  # noqa: BLE001 whatever it is, the one who started it tells
-        pipe.send(f"{type(error).__name__}: {error}")
-
-
-class Candidate:
-    """One who takes turns, in a process of its own; `work` must be importable by name."""
-
-    def __init__(self, name: str, work: Work, task: Task) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.name = name
-        self.pipe, other = context.Pipe()
-        self.process = context.Process(target=take_part, args=(other, work, task))  # no daemon: `train` has workers
-        self.process.start()
-        other.close()
-
-    def take_turn(self) -> float:
-        """Let it do its steps; returns the seconds."""
-        self._tell(go_on=True)
-        return float(self.hear())
-
-    def finish(self) -> None:
-        """Let it come to its end."""
-        self._tell(go_on=False)
-        self.hear()
-
-    def hear(self) -> Any:
-        """What it says next; an error if it failed or died."""
-        lives = True
-        while not self.pipe.poll(LISTEN if lives else 0):  # the pipe alone tells late: forked workers hold it, too
-            if not lives:
-                raise self._death()
-            lives = self.process.is_alive()
-        try:
-            said = self.pipe.recv()
-        except (EOFError, ConnectionError) as error:
-            raise self._death() from error
-        if isinstance(said, str):
-            raise JobFailed(f"the candidate {self.name!r} failed: {said}")
-        return said
-
-    def leave(self) -> None:
-        """End its process: by itself, else by force."""
-        self.pipe.close()
-        self.process.join(GRACE)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
-
-    def _tell(self, *, go_on: bool) -> None:
-        try:
-            self.pipe.send(go_on)
-        except ConnectionError as error:
-            raise self._death() from error
-
-    def _death(self) -> JobFailed:
-        self.process.join(GRACE)
-        return JobFailed(
-            f"the candidate {self.name!r} died with exit code {self.process.exitcode}; often memory ran out: "
-            "try a smaller --batch"
-        )
-
-
-@contextmanager
-def alive(works: Mapping[str, Work], task: Task) -> Iterator[dict[str, Candidate]]:
-    """All candidates, ready for their first turn; none outlives this."""
-    candidates: dict[str, Candidate] = {}
-    try:
-        for name, work in works.items():
-            candidates[name] = Candidate(name, work, task)
-        for candidate in candidates.values():
-            candidate.hear()
-        yield candidates
-    finally:
-        for candidate in candidates.values():
-            candidate.leave()
-
-
-def measure(works: Mapping[str, Work], task: Task, *, rounds: int, say: Say) -> dict[str, list[float]]:
-    """Seconds of every turn, by candidate; in each round all have one, in the same order: all sleep equally long."""
-    seconds: dict[str, list[float]] = {name: [] for name in works}
-    with alive(works, task) as candidates:
-        for candidate in candidates.values():
-            candidate.take_turn()  # first calls allocate, choose kernels and start workers
-        for number in range(rounds):
-            for name, candidate in candidates.items():
-                seconds[name].append(candidate.take_turn())
-            say(f"{task.config.model}: round {number + 1} of {rounds}")
-        for candidate in candidates.values():
-            candidate.finish()
-    return seconds
 
 
 def write_faces(folder: Path, classes: int, photos: int) -> Path:

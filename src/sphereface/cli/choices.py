@@ -3,8 +3,8 @@
 from enum import StrEnum
 
 
-class OnUnreadable(StrEnum):
-    """What to do with images that cannot be read."""
+class FailOrSkip(StrEnum):
+    """What to do with images that are not there or cannot be read."""
 
     fail = "fail"
     skip = "skip"

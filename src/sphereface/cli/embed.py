@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from sphereface.cli.choices import EngineName, OnUnreadable, RuleName
+from sphereface.cli.choices import EngineName, FailOrSkip, RuleName
 
 
 def embed(
@@ -25,8 +25,8 @@ def embed(
     workers: int = typer.Option(
         min(4, os.cpu_count() or 1), min=0, help="Threads that read ahead; features do not depend on it."
     ),
-    on_unreadable: OnUnreadable = typer.Option(
-        OnUnreadable.fail, help="Images that cannot be read: skip lists them in the manifest."
+    on_unreadable: FailOrSkip = typer.Option(
+        FailOrSkip.fail, help="Images that cannot be read: skip lists them in the manifest."
     ),
     root: Path | None = typer.Option(None, help="Where the paths of a list begin."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),

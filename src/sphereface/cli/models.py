@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from sphereface.cli.choices import OnUnreadable
+from sphereface.cli.choices import FailOrSkip
 
 app = typer.Typer(no_args_is_help=True, help="Model files and their cards.")
 
@@ -47,8 +47,8 @@ def calibrate(
     batch: int = typer.Option(16, min=1, help="Faces that go through the network together."),
     threads: int | None = typer.Option(None, min=1, help="Of the network; else one a core."),
     workers: int = typer.Option(min(4, os.cpu_count() or 1), min=0, help="Threads that read faces ahead."),
-    on_unreadable: OnUnreadable = typer.Option(
-        OnUnreadable.fail, help="Images that cannot be read: skip leaves them out, and says so."
+    on_unreadable: FailOrSkip = typer.Option(
+        FailOrSkip.fail, help="Images that cannot be read: skip leaves them out, and says so."
     ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from sphereface.cli.choices import OnUnreadable
+from sphereface.cli.choices import FailOrSkip
 
 
 def list_recipes(wanted: bool) -> None:
@@ -39,7 +39,7 @@ def train(
     pairs_root: Path | None = typer.Option(None, help="Where the aligned faces of --pairs lie."),
     init: Path | None = typer.Option(None, help="Start from this model's weights (fine-tuning)."),
     exclude: Path | None = typer.Option(None, help="List of people and images to leave out, as `data audit` writes."),
-    on_unreadable: OnUnreadable = typer.Option(OnUnreadable.fail, help="Images that cannot be read."),
+    on_unreadable: FailOrSkip = typer.Option(FailOrSkip.fail, help="Images that cannot be read."),
     resume: bool = typer.Option(False, "--resume", help="Go on with the newest whole checkpoint, if there is one."),
     device: str = typer.Option("auto", help="auto, cpu, cuda, cuda:1."),
     workers: int = typer.Option(2, min=0, help="Processes that load faces."),

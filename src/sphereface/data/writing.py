@@ -17,14 +17,17 @@ def silent(_: int) -> None:
 
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[BinaryIO]:
-    """A file to write, which takes its place, and the place of an older one, only when all of it is on the disk."""
+    """A file to write, which takes its place, and the place of an older one, only when all of it is on the disk.
+
+    Who may read the older one may read the new one, and nobody else.
+    """
     path = Path(path)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     part = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
-        part.chmod(0o644)
+        part.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o644)
         flush(part)
         part.replace(path)
         flush(path.parent)

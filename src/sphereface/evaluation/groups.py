@@ -148,7 +148,7 @@ def groups_of_set(
     ]
     return GroupReport(
         data=whole.data,
-        model=whole.card.name or "a model without a name",
+        model=whole.card.called,
         threshold=judged.threshold,
         stated=far if threshold is None else None,
         fmr=judged.fmr,

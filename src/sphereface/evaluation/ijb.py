@@ -148,7 +148,7 @@ def evaluate_ijb(
     galleries, mean = _identify(lists, templates, fpirs, ranks, rounds, seed) if lists.probes else ((), None)
     return IjbResult(
         name=name,
-        model=source.card.name or "a model without a name",
+        model=source.card.called,
         features=FEATURES[source.card.feature_rule],
         pooling=_in_words(score_weights=score_weights, unit_length=unit_length),
         images=len({member.image for member in kept}),

@@ -152,7 +152,7 @@ class Asked:
         gone = len(np.unique(problem.fold[judged])) - len(np.unique(problem.fold[scored]))
         return PairsResult(
             data=problem.data,
-            model=card.name or "a model without a name",
+            model=card.called,
             rule=self.rule,
             reports=reports,
             features={name: features_for(name, card) for name in self.rules},

@@ -167,7 +167,7 @@ def evaluate_ytf(
     gone = len({pair.fold for pair in pairs}) - len({pair.fold for pair in scored})
     return VideosResult(
         data=f"{source.name} ({listing.name})",
-        model=source.card.name or "a model without a name",
+        model=source.card.called,
         policy=policy,
         frames=frames,
         rule=rule,

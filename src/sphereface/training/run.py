@@ -289,7 +289,8 @@ class Run:
             write_report(self.place.out, scores=self.scores, hardest=shown)
             if outcome == "finished":  # the model last: where it is, the run counts as finished
                 with self.saved_weights():
-                    save_model(self.learner.net, model, Card(preprocessing=_preprocessing(self.config)))
+                    card = Card(name=self.place.out.resolve().name, preprocessing=_preprocessing(self.config))
+                    save_model(self.learner.net, model, card)
         parallel.barrier()
         return Trained(outcome, self.loader.step, model if outcome == "finished" else None, self.scores)
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import typer
 
-from sphereface.cli.choices import EngineName
+from sphereface.cli.choices import EngineName, FailOrSkip
 from sphereface.cli.evaluate import options
-from sphereface.cli.evaluate.options import MissingName, PairRule, SmallName
+from sphereface.cli.evaluate.options import PairRule, SmallName
 from sphereface.cli.evaluate.sources import load_source, naming, require_faces
 from sphereface.cli.evaluate.telling import check_out, tell
 
@@ -24,7 +24,7 @@ def folder(
     folds: int = typer.Option(10, min=1, help="That share nobody."),
     rule: options.Rule = PairRule.authors,
     all_rules: options.AllRules = False,
-    missing: options.Missing = MissingName.fail,
+    missing: options.Missing = FailOrSkip.fail,
     fars: options.Fars = None,
     gallery_photos: int = typer.Option(1, min=1, help="Photos of each that are enrolled; others are looked up."),
     fpirs: options.Fpirs = None,

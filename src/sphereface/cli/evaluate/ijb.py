@@ -5,9 +5,8 @@ from pathlib import Path
 
 import typer
 
-from sphereface.cli.choices import EngineName
+from sphereface.cli.choices import EngineName, FailOrSkip
 from sphereface.cli.evaluate import options
-from sphereface.cli.evaluate.options import MissingName
 from sphereface.cli.evaluate.sources import load_source, naming
 from sphereface.cli.evaluate.telling import check_out, tell
 
@@ -35,7 +34,7 @@ def ijb(
     name: SetName = typer.Option(SetName.ijbc, "--set", help="Whose lists are read."),
     score_weights: bool = typer.Option(False, "--score-weights", help="Features times their detection scores."),
     unit_length: bool = typer.Option(False, "--unit-length", help="Features at length one before they are averaged."),
-    missing: options.Missing = MissingName.fail,
+    missing: options.Missing = FailOrSkip.fail,
     repeats: RepeatsName = typer.Option(
         RepeatsName.fail, help="Pairs that are listed twice: keep counts them twice, as published lists may have them."
     ),

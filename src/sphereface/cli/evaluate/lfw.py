@@ -4,9 +4,9 @@ from pathlib import Path
 
 import typer
 
-from sphereface.cli.choices import EngineName
+from sphereface.cli.choices import EngineName, FailOrSkip
 from sphereface.cli.evaluate import options
-from sphereface.cli.evaluate.options import MissingName, PairRule, SmallName
+from sphereface.cli.evaluate.options import PairRule, SmallName
 from sphereface.cli.evaluate.sources import load_source, naming, require_faces
 from sphereface.cli.evaluate.telling import check_out, tell
 
@@ -24,7 +24,7 @@ def lfw(
     view: int = typer.Option(2, min=1, max=2, help="2: ten folds, to report; 1: DevTrain to DevTest, to develop."),
     rule: options.Rule = PairRule.authors,
     all_rules: options.AllRules = False,
-    missing: options.Missing = MissingName.fail,
+    missing: options.Missing = FailOrSkip.fail,
     fars: options.Fars = None,
     groups: options.Groups = None,
     far: options.GroupFar = 1e-3,

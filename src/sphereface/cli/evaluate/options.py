@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from sphereface.cli.choices import EngineName, RuleName
+from sphereface.cli.choices import EngineName, FailOrSkip, RuleName
 
 
 class PairRule(StrEnum):
@@ -15,13 +15,6 @@ class PairRule(StrEnum):
     authors = "authors"
     insightface = "insightface"
     best = "best"
-
-
-class MissingName(StrEnum):
-    """What to do with listed images that are not there or cannot be read."""
-
-    fail = "fail"
-    skip = "skip"
 
 
 class SmallName(StrEnum):
@@ -61,7 +54,7 @@ Threads = Annotated[int | None, typer.Option(min=1, help="Of the network; else o
 Rule = Annotated[PairRule, typer.Option(help="Where mean and threshold come from, and what a tie is worth.")]
 AllRules = Annotated[bool, typer.Option("--all-rules", help="All rules side by side.")]
 Missing = Annotated[
-    MissingName,
+    FailOrSkip,
     typer.Option(help="Images that are not there or cannot be read: skip leaves them out, counts and names them."),
 ]
 Fars = Annotated[

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from sphereface.cli.choices import EngineName
+from sphereface.cli.choices import EngineName, FailOrSkip
 from sphereface.cli.evaluate import options
-from sphereface.cli.evaluate.options import MissingName, PairRule
+from sphereface.cli.evaluate.options import PairRule
 from sphereface.cli.evaluate.sources import load_source, naming, require_faces
 from sphereface.cli.evaluate.telling import check_out, tell
 
@@ -45,7 +45,7 @@ def ytf(
     ),
     rule: options.Rule = PairRule.authors,
     all_rules: options.AllRules = False,
-    missing: options.Missing = MissingName.fail,
+    missing: options.Missing = FailOrSkip.fail,
     fars: options.Fars = None,
     scratch: Path | None = typer.Option(None, help="Folder for the temporary file of max-score."),
     rounds: options.Rounds = 1000,
