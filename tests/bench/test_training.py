@@ -174,10 +174,15 @@ def test_an_unknown_network_is_refused_before_anything_starts(capsys):
     assert "unknown model 'sphereface5'" in capsys.readouterr().err
 
 
-def test_what_people_write_today_has_the_activation_of_torch():
-    net = training.with_torchs_prelu(create_model("sphereface10", width=0.25))
-    kinds = [type(module) for module in net.modules() if isinstance(module, nn.PReLU)]
-    assert kinds == 10 * [nn.PReLU]
+def test_what_people_write_today_has_the_layers_of_torch():
+    ours = create_model("sphereface10", width=0.25).eval()
+    faces = torch.rand(2, 3, 112, 96)
+    with torch.no_grad():
+        expected = ours(faces)
+        theirs = training.with_torchs_layers(ours)
+        assert torch.equal(theirs(faces), expected)
+    kinds = [type(module) for module in theirs.modules() if isinstance(module, nn.PReLU | nn.Conv2d)]
+    assert kinds == 10 * [nn.Conv2d, nn.PReLU]
 
 
 def test_each_network_has_the_batch_of_its_recipe_unless_another_is_asked_for(monkeypatch):

@@ -29,6 +29,7 @@ from sphereface.loading.ready import CACHE_BYTES
 from sphereface.models import create_model
 from sphereface.models.prelu import PReLU
 from sphereface.models.spherefacenet import HEIGHT, WIDTH
+from sphereface.models.winograd import Conv3x3
 from sphereface.training.allocation import keep_freed_memory
 from sphereface.training.config import GuardConfig, TrainConfig
 from sphereface.training.learner import build_learner
@@ -46,10 +47,10 @@ LEARNING_RATE = 1e-4  # small: whatever the faces are, the numbers stay finite
 
 
 def plain_loop(task: Task, turns: Turns) -> None:
-    """What people write today: default memory format, torch's PReLU, linear layer, cross-entropy, SGD as it comes."""
+    """What people write today: default memory format, torch's layers, linear layer, cross-entropy, SGD as it comes."""
     config = task.config
     images, labels = tensors_in_memory(task)
-    net = with_torchs_prelu(create_model(config.model, **config.architecture.model_dump(exclude={"name"})).train())
+    net = with_torchs_layers(create_model(config.model, **config.architecture.model_dump(exclude={"name"})).train())
     head = nn.Linear(config.features, task.classes)
     optimizer = torch.optim.SGD(
         [*net.parameters(), *head.parameters()],
@@ -64,12 +65,18 @@ def plain_loop(task: Task, turns: Turns) -> None:
     require_finite(value)
 
 
-def with_torchs_prelu(net: nn.Module) -> nn.Module:
-    """The network with torch's PReLU instead of ours."""
+def with_torchs_layers(net: nn.Module) -> nn.Module:
+    """The network with torch's convolutions and PReLU instead of ours."""
     for layers in [module for module in net.modules() if isinstance(module, nn.Sequential)]:
         for place, layer in enumerate(layers):
             if isinstance(layer, PReLU):
                 layers[place] = nn.PReLU(layer.num_parameters)
+            elif isinstance(layer, Conv3x3):
+                layers[place] = nn.Conv2d(
+                    layer.in_channels, layer.out_channels, 3, stride=layer.stride, padding=1,
+                    bias=layer.bias is not None,
+                )  # fmt: skip
+                layers[place].load_state_dict(layer.state_dict())
     return net
 
 
@@ -241,7 +248,7 @@ def bench_training(
     return {
         "what": "faces a second, medians; ratios within each round, their median and range. train: with its loader, "
         "log, guard and share of checkpoints; bare: the same network, loss, optimizer and memory on a batch in memory; "
-        "plain: default memory format, torch's PReLU, linear layer, cross-entropy and SGD on a batch in memory",
+        "plain: default memory format, torch's layers, linear layer, cross-entropy and SGD on a batch in memory",
         "command": "sphereface bench training --json",
         "rounds": rounds,
         "faces": classes * photos,

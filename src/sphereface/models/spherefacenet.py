@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from sphereface.contract import STAGES as STAGES
 from sphereface.contract import Architecture
 from sphereface.models.prelu import PReLU
+from sphereface.models.winograd import Conv3x3
 
 WIDTHS = (64, 128, 256, 512)
 HEIGHT, WIDTH = 112, 96
@@ -93,7 +94,7 @@ class SphereFaceNet(nn.Module):
 
 def convolution(channels: int, width: int, *, stride: int, bias: bool, batch_norm: bool) -> list[nn.Module]:
     """A 3x3 convolution, its batch norm if asked for, and its PReLU with one slope per channel."""
-    layers: list[nn.Module] = [nn.Conv2d(channels, width, 3, stride=stride, padding=1, bias=bias)]
+    layers: list[nn.Module] = [Conv3x3(channels, width, stride=stride, bias=bias)]
     if batch_norm:
         layers.append(nn.BatchNorm2d(width))
     return [*layers, PReLU(width)]
