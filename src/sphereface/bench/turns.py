@@ -7,6 +7,7 @@ live at once; who has no turn sleeps at a pipe.
 import multiprocessing
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -137,15 +138,20 @@ def alive(works: Mapping[str, Work], task: Task) -> Iterator[dict[str, Candidate
 
 
 def measure(works: Mapping[str, Work], task: Task, *, rounds: int, say: Say) -> dict[str, list[float]]:
-    """Seconds of every turn, by candidate; in each round all have one, in the same order: all sleep equally long."""
+    """Seconds of every turn, by candidate; in each round all have one, and who began the last round ends the next.
+
+    So every place in a round falls to each alike: a machine may be slower after long work than after a rest.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in works}
     with alive(works, task) as candidates:
-        for candidate in candidates.values():
+        order = deque(candidates.values())
+        for candidate in order:
             candidate.take_turn()  # first calls allocate, choose kernels and start workers
         for number in range(rounds):
-            for name, candidate in candidates.items():
-                seconds[name].append(candidate.take_turn())
+            for candidate in order:
+                seconds[candidate.name].append(candidate.take_turn())
+            order.rotate(-1)
             say(f"{task.config.model}: round {number + 1} of {rounds}")
-        for candidate in candidates.values():
+        for candidate in order:
             candidate.finish()
     return seconds

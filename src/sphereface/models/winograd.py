@@ -1,4 +1,4 @@
-"""3x3 convolutions whose weight gradient a CPU computes by Winograd's minimal filtering, with 2.25 times fewer products.
+"""3x3 convolutions whose weight gradient a CPU computes by Winograd's minimal filtering: 4 products in place of 9.
 
 A convolution's weights w answer to each 4x4 tile d of the input with a 2x2 tile of the output, and in the matrices of
 Lavin & Gray, "Fast Algorithms for Convolutional Neural Networks" (CVPR 2016), F(2x2, 3x3), that is
@@ -9,9 +9,9 @@ with the product taken number by number and added up over channels. So, for the 
 
     dw = G^T [sum over tiles of (A e A^T) (B^T d B)] G,
 
-16 matrix products over all tiles. The values are those of torch but for the order of the additions: the matrices hold
-0, 1, -1 and 1/2 alone. The library that torch calls takes two to three times as long for this part, the slowest of a
-deep network's step, on CPUs without AVX-512. Forward pass and gradient of the input are torch's own.
+16 matrix products over all tiles. The values are torch's but for rounding: the matrices hold 0, 1, -1 and 1/2 alone.
+The library that torch calls takes two to three times as long for this part, the slowest of a deep network's step, where
+it was measured (AVX2). Forward pass and gradient of the input are torch's own.
 """
 
 from collections.abc import Sequence
