@@ -1,6 +1,7 @@
 """Worker processes change nothing but the speed, and leave without a trace."""
 
 import multiprocessing
+import os
 
 import pytest
 import torch
@@ -30,3 +31,20 @@ def test_spawned_workers_that_are_dropped_while_they_send_end_well():
     workers = multiprocessing.active_children()
     items.close()
     assert [worker.exitcode for worker in workers] == [0, 0]
+
+
+class Priority:
+    """How low the priority of the process is that asks."""
+
+    def __getitem__(self, key):
+        return os.nice(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "nice"), reason="this system has no such priorities")
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_workers_that_give_way_have_the_lowest_priority_and_others_that_of_the_program(start_method):
+    own = os.nice(0)
+    assert list(Workers(1, start_method, give_way=True).run(Priority(), range(2))) == [19, 19]
+    assert list(Workers(1, start_method).run(Priority(), range(2))) == [own, own]
+    assert list(Workers(0, give_way=True).run(Priority(), range(2))) == [own, own]
+    assert os.nice(0) == own

@@ -42,7 +42,7 @@ NETWORKS = ("sphereface4", "sphereface20")
 CLASSES = 10_572  # CASIA-WebFace less three people
 PORTRAITS = (64, 4)  # people and photos that are drawn; the set's people share them, for speed knows no likeness
 STEPS = {"sphereface4": 4}  # of a turn; a deeper network takes seconds for each
-DEEP_STEPS = 2
+DEEP_STEPS = 1
 LEARNING_RATE = 1e-4  # small: whatever the faces are, the numbers stay finite
 
 
@@ -73,7 +73,7 @@ def with_torchs_layers(net: nn.Module) -> nn.Module:
                 layers[place] = nn.PReLU(layer.num_parameters)
             elif isinstance(layer, Conv3x3):
                 layers[place] = nn.Conv2d(
-                    layer.in_channels, layer.out_channels, 3, stride=layer.stride, padding=1,
+                    layer.in_channels, layer.out_channels, 3, stride=layer.stride[0], padding=1,
                     bias=layer.bias is not None,
                 )  # fmt: skip
                 layers[place].load_state_dict(layer.state_dict())
@@ -220,7 +220,7 @@ def bench_training(
     networks: Sequence[str] = NETWORKS,
     batch: int | None = None,
     classes: int = CLASSES,
-    rounds: int = 9,
+    rounds: int = 15,
     steps: int | None = None,
     threads: int = 2,
     photos: int | None = None,

@@ -95,7 +95,7 @@ def training(
     networks: list[str] = typer.Option(["sphereface4", "sphereface20"], "--network", help="One or more of them."),
     batch: int | None = typer.Option(None, min=1, help="Faces of a step; by default the recipe's own."),
     classes: int = typer.Option(10_572, min=2, help="People to tell apart."),
-    rounds: int = typer.Option(9, min=1, help="Turns of each candidate; the median counts."),
+    rounds: int = typer.Option(15, min=1, help="Turns of each candidate; the median counts."),
     steps: int | None = typer.Option(None, min=1, help="Of a turn; by default as many as take a few seconds."),
     threads: int = typer.Option(2, min=1, help="For each candidate."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),

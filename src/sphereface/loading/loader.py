@@ -64,7 +64,7 @@ class FaceLoader:
         self.broken_later: dict[str, str] = {}  # path: reason
         self.replaced = 0
         self._batches = _Batches(faces, sampler, mirror=mirror, rank=rank, ranks=ranks)
-        self._workers = Workers(workers, start_method, prefetch)
+        self._workers = Workers(workers, start_method, prefetch, give_way=self.device.type == "cpu")
 
     def __iter__(self) -> Iterator[Batch]:
         if self._workers.count and self._workers.start_method == "spawn":

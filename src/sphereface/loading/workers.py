@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeVar
 
 import cv2
@@ -18,16 +19,24 @@ from sphereface.errors import JobFailed
 StartMethod = Literal["fork", "spawn"]
 START_METHOD: StartMethod = "fork" if sys.platform == "linux" else "spawn"  # elsewhere a fork is unsafe or unknown
 
+NICE = 19  # the lowest priority there is
+
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
 class Workers:
-    """How many processes help, how they start, and how many items each may be ahead; with 0 this process does all."""
+    """How many processes help, how they start, and how many items each may be ahead; with 0 this process does all.
+
+    Where this process computes on the same cores, they can `give_way` and take what it leaves idle: its threads do a
+    step together, so that all of them wait for the one whose core decodes images. If an item is late, this process
+    sleeps and they have the cores.
+    """
 
     count: int = 0
     start_method: StartMethod = START_METHOD
     prefetch: int = 2
+    give_way: bool = False
 
     def __post_init__(self) -> None:
         if self.count < 0 or self.prefetch < 1:
@@ -45,7 +54,7 @@ class Workers:
             collate_fn=_unchanged,
             multiprocessing_context=self.start_method if self.count else None,
             prefetch_factor=self.prefetch if self.count else None,
-            worker_init_fn=_begin,
+            worker_init_fn=partial(_begin, give_way=self.give_way),
             pin_memory=pin,
             generator=torch.Generator(),  # else it would draw from the global one, and dropout would change
         )
@@ -82,7 +91,9 @@ def _unchanged(item: Item) -> Item:
     return item
 
 
-def _begin(_: int) -> None:
+def _begin(_: int, *, give_way: bool) -> None:
+    if give_way and hasattr(os, "nice"):  # not on Windows
+        os.nice(NICE)
     cv2.setNumThreads(0)  # the workers are the parallelism, and a fork leaves OpenCV's threads behind
     # A spawned worker leaves as a forked one does, without taking Python down around it: a thread of it may still be
     # in torch, sending a batch that nobody waits for, and would end in an abort that the parent reports as a crash.

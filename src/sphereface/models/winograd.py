@@ -69,8 +69,9 @@ def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
     tiles = -(-height // 2) * -(-width // 2)
     at_once = max(1, TILE_NUMBERS // (16 * tiles * max(channels, out)))
     total = x.new_zeros(16, out, channels)
-    for some_x, some_grad in zip(x.split(at_once), grad.split(at_once), strict=True):
-        total.baddbmm_(tiles_of_gradient(some_grad).transpose(1, 2), tiles_of_input(some_x))
+    for first in range(0, len(x), at_once):
+        some = slice(first, first + at_once)
+        total.baddbmm_(tiles_of_gradient(grad[some]).transpose(1, 2), tiles_of_input(x[some]))
     g = G.to(total)
     by_place = torch.einsum("aj, bi, aboc -> oijc", g, g, total.view(4, 4, out, channels))
     return by_place.contiguous().permute(0, 3, 1, 2)

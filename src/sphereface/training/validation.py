@@ -276,7 +276,8 @@ def embed(net: nn.Module, validation: Validation, *, batch: int = PIECE, workers
     device = next(net.parameters()).device
     pieces = _Pieces(validation, batch)
     features = []
-    with evaluating(net, device), closing(Workers(workers).run(pieces, range(len(pieces)))) as loaded:
+    helpers = Workers(workers, give_way=device.type == "cpu")
+    with evaluating(net, device), closing(helpers.run(pieces, range(len(pieces)))) as loaded:
         for piece in loaded:
             if piece.broken is not None:
                 path, reason = piece.broken
