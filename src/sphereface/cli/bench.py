@@ -71,6 +71,27 @@ def detection(
 
 
 @app.command()
+def layers(
+    repeats: int = typer.Option(9, min=1, help="Rounds; the median counts."),
+    batch: int = typer.Option(64, min=1, help="Images."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+) -> None:
+    """Backward passes of our convolution and PReLU on a CPU, against torch's own.
+
+    Example: sphereface bench layers --json > results/layers.json
+    """
+    from sphereface.bench.layers import bench_layers
+
+    result: dict[str, Any] = bench_layers(repeats=repeats, batch=batch, say=say)
+    if as_json:
+        typer.echo(json.dumps(result, indent=2))
+        return
+    for row in result["rows"]:
+        milliseconds = "  ".join(f"{name} {seconds * 1e3:7.1f} ms" for name, seconds in row["seconds"].items())
+        typer.echo(f"{row['layer']:<12} {'x'.join(map(str, row['input'])):<14} {milliseconds}  {row['speedup']:5.2f} x")
+
+
+@app.command()
 def loading(
     faces: Path = typer.Argument(help="Aligned faces, one folder a person."),
     repeats: int = typer.Option(7, min=1, help="Rounds; the median counts."),

@@ -10,8 +10,8 @@ with the product taken number by number and added up over channels. So, for the 
     dw = G^T [sum over tiles of (A e A^T) (B^T d B)] G,
 
 16 matrix products over all tiles. The values are torch's but for rounding: the matrices hold 0, 1, -1 and 1/2 alone.
-The library that torch calls takes two to three times as long for this part, the slowest of a deep network's step, where
-it was measured (AVX2). Forward pass and gradient of the input are torch's own.
+This is what the library that torch calls is slowest at, and so the larger part of a deep network's backward pass;
+`sphereface bench layers` measures that pass against torch's. Forward pass and gradient of the input are torch's own.
 """
 
 from collections.abc import Sequence

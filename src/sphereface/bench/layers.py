@@ -1,0 +1,56 @@
+"""What our layers gain on CPUs: the backward pass of a 3x3 convolution and of PReLU, against torch's own."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from sphereface.bench.timing import interleaved, machine
+from sphereface.models.prelu import PReLU
+from sphereface.models.spherefacenet import HEIGHT, WIDTH, WIDTHS
+from sphereface.models.winograd import Conv3x3
+
+BATCH, THREADS = 64, 2
+
+
+def pairs(channels: int) -> dict[str, tuple[nn.Module, nn.Module]]:
+    """Our layers and torch's, by name."""
+    theirs = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+    return {
+        "convolution": (Conv3x3(channels, channels, bias=False), theirs),
+        "prelu": (PReLU(channels), nn.PReLU(channels)),
+    }
+
+
+def backward_pass(layer: nn.Module, shape: tuple[int, ...]) -> Callable[[], object]:
+    """The gradients of a layer's input and weights, again and again, for one forward pass; channels are last."""
+    torch.manual_seed(0)
+    layer.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    x = torch.randn(shape).contiguous(memory_format=torch.channels_last).requires_grad_()
+    y = layer(x)
+    grad = torch.randn_like(y)
+    return lambda: torch.autograd.grad(y, [x, *layer.parameters()], grad, retain_graph=True)
+
+
+def bench_layers(
+    *, repeats: int = 9, batch: int = BATCH, say: Callable[[str], None] = lambda _: None
+) -> dict[str, object]:
+    """Seconds and ratios at the sizes that the stages of the deep networks have; `say` hears of progress."""
+    torch.set_num_threads(THREADS)
+    rows: list[dict[str, object]] = []
+    for stage, channels in enumerate(WIDTHS, start=1):
+        shape = (batch, channels, HEIGHT >> stage, WIDTH >> stage)
+        for name, (ours, theirs) in pairs(channels).items():
+            say(f"{name}, {channels} channels: {repeats} rounds")
+            runs = {"ours": backward_pass(ours, shape), "torch": backward_pass(theirs, shape)}
+            seconds = interleaved(runs, repeats=repeats, device="cpu")
+            rows.append({
+                "layer": name, "input": list(shape), "seconds": seconds, "speedup": seconds["torch"] / seconds["ours"],
+            })  # fmt: skip
+    return {
+        "what": "backward pass: gradients of input and weights, channels last; medians of rounds in turns",
+        "command": "sphereface bench layers --json",
+        "repeats": repeats,
+        **machine(),
+        "rows": rows,
+    }
