@@ -139,12 +139,12 @@ def test_a_group_that_is_not_recognised_is_found_and_only_that(by_person):
         report = groups_of_set(simulated(seed, THREE, noise={"c": 1.9}), by_person(THREE), **QUICK)
         assert [(found.group, found.which, found.others) for found in report.findings] == [("c", "FNMR", ("a", "b"))]
         assert report.findings[0].ratio > 1.3
-        assert report.findings[0].p <= 0.05
+        assert report.findings[0].p <= 0.01
 
 
 def test_a_group_whose_people_look_alike_to_the_model_is_found_and_only_that(by_person):
     for seed in range(5):
-        report = groups_of_set(simulated(seed, THREE, likeness={"b": 0.8}), by_person(THREE), **QUICK)
+        report = groups_of_set(simulated(seed, THREE, likeness={"b": 1.2}), by_person(THREE), **QUICK)
         found = [finding for finding in report.findings if finding.which == "FMR"]
         assert [(finding.group, finding.others) for finding in found] == [("b", ("a", "c"))]
         assert found[0].ratio > 3
@@ -158,10 +158,10 @@ def test_of_two_groups_the_worse_one_is_named(by_person):
     assert report.tests == 2
 
 
-def test_balanced_people_are_left_in_peace_at_least_95_times_in_100(by_person):
+def test_balanced_people_are_left_in_peace_at_least_98_times_in_100(by_person):
     listed = by_person(THREE)
     reports = [groups_of_set(simulated(1000 + seed, THREE), listed, far=1e-2, rounds=60) for seed in range(100)]
-    assert sum(bool(report.findings) for report in reports) <= 5
+    assert sum(bool(report.findings) for report in reports) <= 2
     assert "found: nothing" in next(report for report in reports if not report.findings).table()
 
 
@@ -182,7 +182,7 @@ def test_a_report_is_json_without_nan(by_person):
     report = groups_of_set(simulated(0, THREE, likeness={"b": 3.0}), by_person(THREE), **QUICK)
     content = json.loads(json.dumps(report.as_dict(), allow_nan=False))
     assert content["attributes"]["group"]["cross_group_fmr"]["a"]["b"]["value"] == 0
-    assert content["family_wise_error"] == 0.05
+    assert content["family_wise_error"] == 0.01
     assert any(found["sentence"].startswith("group b: FMR") for found in content["findings"])
 
 

@@ -10,7 +10,7 @@ The rule:
 - A group is too small if it has under 20 people with two photos, or if the stated FMR would let under 10 of its pairs
   of different people pass. Such groups are refused by name, or left out and listed.
 - Findings: groups whose FMR or FNMR differs from that of the others; that anything is found where no group differs has
-  a chance of 5 % at most, over all attributes, groups and both rates (Bonferroni).
+  a chance of 1 % at most, over all attributes, groups and both rates (Bonferroni).
 """
 
 from collections.abc import Mapping, Sequence

@@ -24,7 +24,7 @@ Which = Literal["FMR", "FNMR"]
 
 PIECE = 4_000_000  # products of weights that are held at a time
 HALF = 0.5  # added to counts before a logarithm is taken: 0 has none
-ERROR = 0.05  # the chance that anything is found where nothing is
+ERROR = 0.01  # the chance that anything is found where nothing is: a fair model is not to be accused lightly
 
 
 class FalseMatches(NamedTuple):
