@@ -54,7 +54,7 @@ class Plan:
     test_people: int = 160
     test_photos: int = 6
     far: float = 1e-2  # of the threshold, for all pairs of the test
-    seeds: tuple[int, ...] = (3, 4, 5)  # of 0 to 2 something was known when the level of a finding was set
+    seeds: tuple[int, ...] = (3, 4, 5)  # what 0 to 2 gave was known when the level of a finding was set
     rounds: int = 1_000  # of the bootstrap
 
     def folder(self, seed: int) -> str:
