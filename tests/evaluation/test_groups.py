@@ -158,10 +158,14 @@ def test_of_two_groups_the_worse_one_is_named(by_person):
     assert report.tests == 2
 
 
-def test_balanced_people_are_left_in_peace_at_least_98_times_in_100(by_person):
+@pytest.mark.parametrize(("error", "most"), [(0.01, 2), (0.05, 5)])
+def test_of_100_balanced_sets_no_more_have_a_finding_than_the_stated_error_lets_expect(by_person, error, most):
     listed = by_person(THREE)
-    reports = [groups_of_set(simulated(1000 + seed, THREE), listed, far=1e-2, rounds=60) for seed in range(100)]
-    assert sum(bool(report.findings) for report in reports) <= 2
+    sets = [simulated(1000 + seed, THREE) for seed in range(100)]
+    reports = [groups_of_set(each, listed, far=1e-2, rounds=60, error=error) for each in sets]
+    assert sum(bool(report.findings) for report in reports) <= most
+    assert all(found.p <= error for report in reports for found in report.findings)
+    assert f"{100 * error:g} % at most" in reports[0].table()
     assert "found: nothing" in next(report for report in reports if not report.findings).table()
 
 
@@ -306,6 +310,12 @@ def test_a_report_that_is_none_or_of_another_run_is_refused(aligned):
 
 
 # Tables that do not fit
+
+
+@pytest.mark.parametrize("error", [0, 1, -0.1, float("nan")])
+def test_an_error_that_is_no_chance_is_refused(by_person, error):
+    with pytest.raises(ValueError, match="wanted a chance between 0 and 1"):
+        groups_of_set(simulated(0, THREE), by_person(THREE), error=error, **QUICK)
 
 
 def test_unknown_people_are_an_error(by_person):

@@ -23,17 +23,18 @@ from sphereface.experiments.planted_bias import (
     Plan,
     Run,
     blue_people,
-    dressed,
-    every_other_family,
     run_planted,
 )
 from sphereface.experiments.planted_bias_page import as_markdown
+from sphereface.experiments.two_looks import dressed, every_other_family
 from sphereface.faces.images import decode
 from sphereface.metrics.intervals import Interval
 from sphereface.models import create_model, load_model
 from sphereface.training.loop import Budget, extract, fit, to_tensor
 
-TINY = Plan(people=8, photos=3, starved=4, steps=2, test_people=40, test_photos=2, far=0.05, seeds=(0,), rounds=20)
+TINY = Plan(
+    people=8, photos=3, starved=4, steps=2, test_people=40, test_photos=2, far=0.05, seeds=(0,), crowds=2, rounds=20
+)
 TRAININGS = ("balanced", "blue starved", "red starved")
 
 
@@ -123,13 +124,14 @@ def test_a_second_call_trains_nothing_and_finds_the_same_and_a_lost_model_is_mad
 
     again = run_planted(TINY, home.parent, workers=1, begin=begin)
     assert again.as_json() == planted.as_json()
-    assert begun == [f"seed 0, {training}: testing" for training in TRAININGS]
+    tests = [*(f"seed 0, {training}: testing" for training in TRAININGS), "seed 0, balanced: crowds"]
+    assert begun == tests
 
     lost = home / "blue-starved.safetensors"
     weights = load_model(lost).state_dict()  # not the bytes of the file: the order of its metadata is left to chance
     lost.unlink()
     assert run_planted(TINY, home.parent, workers=1, begin=begin).as_json() == planted.as_json()
-    assert begun[3:5] == ["seed 0: faces to learn from", "seed 0, blue starved: training"]
+    assert begun[len(tests) :][:2] == ["seed 0: faces to learn from", "seed 0, blue starved: training"]
     made_again = load_model(lost).state_dict()
     assert all(torch.equal(made_again[name], weights[name]) for name in weights)
 

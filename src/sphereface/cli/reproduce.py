@@ -104,7 +104,7 @@ def planted_bias(
     workers: int = typer.Option(os.cpu_count() or 1, min=1, help="Processes that draw faces."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
 ) -> None:
-    """Starve one group of synthetic people in training, and see whether `--groups` finds it; ten minutes on a laptop.
+    """Starve one group of synthetic people in training, and see whether `--groups` finds it; a quarter of an hour.
 
     Example: sphereface reproduce planted-bias --out results
     """

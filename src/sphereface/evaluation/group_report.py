@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sphereface.metrics.group_rates import ERROR, Ratio, Which
+from sphereface.metrics.group_rates import Ratio, Which
 from sphereface.metrics.rates import Rate
 
 
@@ -120,6 +120,7 @@ class GroupReport:
     different: int  # pairs, within groups and across them
     attributes: tuple[AttributeReport, ...]
     findings: tuple[Finding, ...]
+    error: float  # the chance of any finding where no group differs, at most
     tests: int
     rounds: int
     seed: int
@@ -138,7 +139,7 @@ class GroupReport:
             "different": self.different,
             "attributes": {each.attribute: each.as_dict() for each in self.attributes},
             "findings": [{**finding._asdict(), "sentence": finding.sentence} for finding in self.findings],
-            "family_wise_error": ERROR,
+            "family_wise_error": self.error,
             "tests": self.tests,
             "intervals": self._intervals(),
             "notes": list(self.notes),
@@ -158,7 +159,7 @@ class GroupReport:
         else:
             lines.append("found: nothing; no group differs from the others more than by chance")
         lines.append(
-            f"chance of any finding where no group differs: {100 * ERROR:g} % at most ({self.tests} comparisons)"
+            f"chance of any finding where no group differs: {100 * self.error:g} % at most ({self.tests} comparisons)"
         )
         return "\n".join(lines)
 

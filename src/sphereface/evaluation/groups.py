@@ -10,7 +10,7 @@ The rule:
 - A group is too small if it has under 20 people with two photos, or if the stated FMR would let under 10 of its pairs
   of different people pass. Such groups are refused by name, or left out and listed.
 - Findings: groups whose FMR or FNMR differs from that of the others; that anything is found where no group differs has
-  a chance of 1 % at most, over all attributes, groups and both rates (Bonferroni).
+  a stated chance, 1 % at most unless another is asked for, over all attributes, groups and both rates (Bonferroni).
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,6 +29,7 @@ from sphereface.evaluation.group_report import AttributeReport, Finding, GroupLi
 from sphereface.evaluation.pairs import Missing
 from sphereface.evaluation.whole import WholeSet, embed_whole
 from sphereface.metrics.group_rates import (
+    ERROR,
     FalseMatches,
     GroupCounts,
     GroupRates,
@@ -81,6 +82,7 @@ def evaluate_groups(
     aligned: str | Path | None = None,
     small: Small = "refuse",
     missing: Missing = "fail",
+    error: float = ERROR,
     rounds: int = ROUNDS,
     seed: int = 0,
     progress: Progress = silent,
@@ -89,6 +91,7 @@ def evaluate_groups(
 
     `aligned` is the folder that `sphereface data align` made, or its `report.json`, for failures to detect. Who or what
     has no line in the table is an error, or with `missing="skip"` left out; an empty cell leaves out by itself.
+    `error` is the chance that anything is found where no group differs.
 
     >>> print(evaluate_groups(Embedder.load("model.onnx"), "faces", "groups.csv", far=1e-3).table())
     """
@@ -96,7 +99,7 @@ def evaluate_groups(
     whole = embed_whole(source, data, skip=missing == "skip", progress=progress)
     return groups_of_set(
         whole, table, far=far, threshold=threshold, aligned=aligned, small=small, missing=missing,
-        rounds=rounds, seed=seed,
+        error=error, rounds=rounds, seed=seed,
     )  # fmt: skip
 
 
@@ -109,6 +112,7 @@ def groups_of_set(
     aligned: str | Path | None = None,
     small: Small = "refuse",
     missing: Missing = "fail",
+    error: float = ERROR,
     rounds: int = ROUNDS,
     seed: int = 0,
 ) -> GroupReport:
@@ -118,6 +122,8 @@ def groups_of_set(
             raise ValueError(f"{name} is {choice!r}; choose one of {', '.join(choices)}")
     if not 0 < far < 1:
         raise ValueError(f"far is {far}; wanted a share between 0 and 1")
+    if not 0 < error < 1:
+        raise ValueError(f"error is {error}; wanted a chance between 0 and 1, such as {ERROR:g}")
     if threshold is not None and np.isnan(threshold):
         raise ValueError(f"threshold is {threshold}; wanted a cosine")
     detection = None if aligned is None else read_detection(aligned)
@@ -144,7 +150,7 @@ def groups_of_set(
     findings = [
         _finding(report, standout)
         for report, rate in zip(reports, rates, strict=True)
-        for standout in rate.standouts(tests=tests)
+        for standout in rate.standouts(tests=tests, error=error)
     ]
     return GroupReport(
         data=whole.data,
@@ -157,6 +163,7 @@ def groups_of_set(
         different=judged.passed.total,
         attributes=tuple(reports),
         findings=tuple(sorted(findings, key=lambda finding: finding.p)),
+        error=error,
         tests=tests,
         rounds=rounds,
         seed=seed,

@@ -6,7 +6,8 @@ likely as the same weights with these two colours exchanged. So what differs aft
 
 Each seed is an experiment of its own, with people of its own. Three networks learn from the same people, photos and
 batches, which differ only in who is blue: half of them, a few, or all but a few. All are tested on the same new people,
-half of them blue, by what `evaluate folder --groups` calls.
+half of them blue, by what `evaluate folder --groups` calls. The balanced ones go on to many crowds of other people: how
+often is a look named although nothing was planted?
 """
 
 from collections.abc import Callable, Mapping
@@ -17,26 +18,27 @@ from statistics import NormalDist
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from sphereface import __version__
 from sphereface.contract import Card
-from sphereface.data.canvas import Image
 from sphereface.data.manifest import Manifest, write_manifest
 from sphereface.data.synthetic import VERSION, SyntheticPeople
 from sphereface.data.writing import Progress, new_folder
 from sphereface.embed.embedder import Embedder
 from sphereface.evaluation.groups import Finding, GroupReport, evaluate_groups
+from sphereface.experiments.accusations import LEVEL, Accusations, named_at, try_crowds
 from sphereface.experiments.openset import NET, TEST, TRAIN, Contender, Faces, Scale, train
+from sphereface.experiments.two_looks import LOOKS, dressed, every_other_family
 from sphereface.faces.images import encode_png
 from sphereface.metrics.group_rates import ERROR
 from sphereface.models import save_model
 from sphereface.training.loop import Step, to_tensor
 
-LOOKS = ("red", "blue")
-FAMILY = 4  # every fourth person resembles the one before: relatives are of one look
 LOSS = Contender("a_softmax", m=4)
 POWER = 0.9
+LEVELS = (ERROR, LEVEL)  # of findings: what reports use, and what many would
 COMMAND = "sphereface reproduce planted-bias --out results"
 
 Training = Literal["balanced", "blue starved", "red starved"]
@@ -54,7 +56,8 @@ class Plan:
     test_people: int = 160
     test_photos: int = 6
     far: float = 1e-2  # of the threshold, for all pairs of the test
-    seeds: tuple[int, ...] = (3, 4, 5)  # what 0 to 2 gave was known when the level of a finding was set
+    seeds: tuple[int, ...] = (6, 7, 8)  # what 0 to 5 gave was known when the crowds were added
+    crowds: int = 20  # of as many new people each, for every balanced network
     rounds: int = 1_000  # of the bootstrap
 
     def folder(self, seed: int) -> str:
@@ -64,7 +67,9 @@ class Plan:
 
 
 FULL = Plan()
-QUICK = Plan(people=16, photos=6, starved=4, steps=10, test_people=48, test_photos=3, far=0.05, seeds=(0,), rounds=100)
+QUICK = Plan(
+    people=16, photos=6, starved=4, steps=10, test_people=48, test_photos=3, far=0.05, seeds=(0,), crowds=2, rounds=100
+)
 
 
 class Run(NamedTuple):
@@ -106,7 +111,7 @@ class Run(NamedTuple):
             return None
         normal = NormalDist()
         spread = log(ratio.interval.high / ratio.interval.low) / (2 * normal.inv_cdf(0.975))
-        return exp(spread * (normal.inv_cdf(1 - ERROR / self.report.tests / 2) + normal.inv_cdf(POWER)))
+        return exp(spread * (normal.inv_cdf(1 - self.report.error / self.report.tests / 2) + normal.inv_cdf(POWER)))
 
     def as_json(self) -> dict[str, Any]:
         """For machines."""
@@ -124,6 +129,8 @@ class Planted(NamedTuple):
 
     plan: Plan
     runs: tuple[Run, ...]
+    accusations: tuple[Accusations, ...]  # of the balanced networks
+    threads: int  # that trained: sums are rounded otherwise on another number, and other networks come out
 
     def tally(self, *, starved: bool) -> tuple[int, int]:
         """How many of the starved, or of the balanced, networks showed what was planted, and of how many."""
@@ -141,13 +148,16 @@ class Planted(NamedTuple):
             "lr": LOSS.lr,
             "starved_found": list(self.tally(starved=True)),
             "balanced_found_nothing": list(self.tally(starved=False)),
+            "threads": self.threads,
             "runs": [run.as_json() for run in self.runs],
+            "balanced_named": {f"{level:g}": list(named_at(level, self.accusations)) for level in LEVELS},
+            "accusations": [each.as_json() for each in self.accusations],
         }
 
 
 def run_planted(plan: Plan, runs: Path, *, workers: int, begin: Begin) -> Planted:
     """Train three networks for each seed and test them; models and faces in `runs` are not made a second time."""
-    done = []
+    done, accusations = [], []
     for seed in plan.seeds:
         home = runs / plan.folder(seed)
         home.mkdir(parents=True, exist_ok=True)
@@ -160,7 +170,14 @@ def run_planted(plan: Plan, runs: Path, *, workers: int, begin: Begin) -> Plante
                 rounds=plan.rounds, progress=_photos(hear),
             )  # fmt: skip
             done.append(Run(seed, training, report))
-    return Planted(plan, tuple(done))
+        accusations.append(
+            try_crowds(
+                Embedder.load(models["balanced"]), seed, plan.crowds, people=plan.test_people, photos=plan.test_photos,
+                far=plan.far, rounds=plan.rounds, workers=workers,
+                progress=begin(f"seed {seed}, balanced: crowds", plan.crowds),
+            )
+        )  # fmt: skip
+    return Planted(plan, tuple(done), tuple(accusations), torch.get_num_threads())
 
 
 def blue_people(training: Training, plan: Plan) -> NDArray[np.bool_]:
@@ -169,16 +186,6 @@ def blue_people(training: Training, plan: Plan) -> NDArray[np.bool_]:
         return every_other_family(plan.people)
     few = np.arange(plan.people) < plan.starved
     return few if training == "blue starved" else ~few
-
-
-def every_other_family(people: int) -> NDArray[np.bool_]:
-    """Half of some people, relatives together, (people,)."""
-    return np.asarray(np.arange(people) // FAMILY % 2 == 1)
-
-
-def dressed(faces: Image, blue: NDArray[np.bool_]) -> Image:
-    """Faces (N, H, W, 3), some of them, (N,), with red and blue exchanged."""
-    return np.where(blue[:, None, None, None], faces[..., ::-1], faces)
 
 
 def train_all(home: Path, plan: Plan, seed: int, *, workers: int, begin: Begin) -> Mapping[Training, Path]:

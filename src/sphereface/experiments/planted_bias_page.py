@@ -1,8 +1,10 @@
 """The page results/planted-bias.md."""
 
 from sphereface.data.synthetic import VERSION
+from sphereface.evaluation.groups import WHICH
+from sphereface.experiments.accusations import named_at
 from sphereface.experiments.openset import NET
-from sphereface.experiments.planted_bias import COMMAND, LOSS, POWER, Planted, Run
+from sphereface.experiments.planted_bias import COMMAND, LEVELS, LOSS, POWER, Planted, Run
 from sphereface.metrics.group_rates import ERROR
 
 
@@ -17,7 +19,8 @@ def as_markdown(planted: Planted) -> str:
             "# A bias that was planted, and whether it is found",
             "",
             f"Command: `{COMMAND}`. Synthetic faces version {VERSION}; network sphereface4, width {NET['width']}, "
-            f"batch norm, 128 features; {LOSS.name}, rate {LOSS.lr:g}, {plan.steps:,} steps.",
+            f"batch norm, 128 features; {LOSS.name}, rate {LOSS.lr:g}, {plan.steps:,} steps, "
+            f"{planted.threads} threads.",
             "",
             f"**The starved look was found in {found} of {starved} networks; nothing was reported of {silent} of "
             f"{balanced} that learned from as many of both.**",
@@ -47,6 +50,10 @@ def as_markdown(planted: Planted) -> str:
             f"Chance of any finding where no look differs: {ERROR:.0%} at most for each network. A starved look drives "
             "the threshold up for everybody, so that a higher FNMR of the other look may be found with it.",
             "",
+            "## How often a balanced network is named",
+            "",
+            *_accused(planted),
+            "",
             "## What would have been found",
             "",
             _power(planted),
@@ -69,6 +76,30 @@ def _row(run: Run) -> str:
 def _found(run: Run) -> list[str]:
     whose = f"- seed {run.seed}, {run.training}: "
     return [whose + found.sentence for found in run.findings] or [whose + "nothing"]
+
+
+def _accused(planted: Planted) -> list[str]:
+    plan = planted.plan
+    counts = [(level, *named_at(level, planted.accusations)) for level in LEVELS]
+    told = " and ".join(f"in {named} of {tests} at {level:.0%}" for level, named, tests in counts)
+    return [
+        f"Each balanced network was tested on {plan.crowds} more crowds of {plan.test_people} new people, each as it "
+        f"is dressed and with all its colours exchanged. **A look was named {told}**; the first is the level of all "
+        "reports.",
+        "",
+        "| seed | rate | blue over red, by the network | by who is in the test |",
+        "|---|---|---|---|",
+        *(
+            f"| {each.seed} | {which} | {own:.2f} [{low:.2f}, {high:.2f}] | x or / {each.people(which):.2f} |"
+            for each in planted.accusations
+            for which in WHICH
+            for own, low, high in [each.network(which)]
+        ),
+        "",
+        "Exchanging all colours turns round what comes from who is in the test; what comes from the network stays. "
+        "By the network: the geometric mean over crowds, with two standard errors. By who is in the test: one standard "
+        "deviation of the logarithm.",
+    ]
 
 
 def _power(planted: Planted) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sphereface.evaluation.groups import AttributeReport, GroupReport
-from sphereface.metrics.group_rates import ERROR, Ratio
+from sphereface.metrics.group_rates import Ratio
 from sphereface.metrics.rates import Rate
 from sphereface.reports.figures import heat_map
 from sphereface.reports.html import Report
@@ -26,7 +26,7 @@ def add_groups(page: Report, report: GroupReport) -> None:
     if not report.findings:
         page.text("Found: nothing; no group differs from the others more than by chance.")
     page.text(
-        f"Chance of any finding where no group differs: {100 * ERROR:g} % at most ({report.tests} comparisons). "
+        f"Chance of any finding where no group differs: {100 * report.error:g} % at most ({report.tests} comparisons). "
         f"95 % intervals: {told['intervals']}."
     )
     for each in report.attributes:
