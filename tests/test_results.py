@@ -1,7 +1,9 @@
 """The kept results hold what we claim of them, and the README repeats them rightly."""
 
 import json
+import math
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from sphereface.bench import megaface
 from sphereface.bench.detection import markdown
 from sphereface.data.synthetic import VERSION
 from sphereface.experiments.openset import CONTENDERS, FULL, RATES
+from sphereface.experiments.planted_bias import FULL as PLANTED
 from sphereface.experiments.real_faces import Trial
 from sphereface.experiments.study import SEEDS, STATISTICS
 
@@ -151,3 +154,17 @@ def test_a_planted_bias_is_found_in_every_network_and_nothing_in_those_without()
     assert len(found["runs"]) == 9
     page = (ROOT / "results" / "planted-bias.md").read_text()
     assert "found in 6 of 6 networks; nothing was reported of 3 of 3" in page
+
+
+def test_balanced_networks_are_named_no_more_often_than_the_level_of_a_finding_promises():
+    found = json.loads((ROOT / "results" / "planted-bias.json").read_text())
+    assert found["plan"] == json.loads(json.dumps(asdict(PLANTED)))
+    told = [test["p"] for network in found["accusations"] for crowd in network["crowds"] for test in crowd]
+    for level, (named, tests) in found["balanced_named"].items():
+        assert tests == len(told) == 2 * len(PLANTED.seeds) * PLANTED.crowds
+        assert named == sum(p is not None and p <= float(level) for p in told)
+        # The chance of so many or more, were each test named with exactly the promised chance, is no less than 1 %.
+        fewer = sum(math.comb(tests, k) * float(level) ** k * (1 - float(level)) ** (tests - k) for k in range(named))
+        assert 1 - fewer >= 0.01
+    docs = (ROOT / "docs" / "groups.md").read_text()
+    assert f"named in {found['balanced_named']['0.01'][0]} of them at 1 %" in docs
