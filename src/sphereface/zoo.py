@@ -7,9 +7,10 @@ from sphereface.contract import METADATA_KEY, Card, Preprocessing, parse_card, r
 from sphereface.errors import ModelFileError
 from sphereface.graphs import metadata
 
+# OpenCV's own class takes BGR images, as all of OpenCV, and turns them to RGB for the network.
 SFACE = Card(
     name="sface-2021dec",
-    preprocessing=Preprocessing(crop="112x112", colour="BGR", mean=0.0, scale=1.0),
+    preprocessing=Preprocessing(crop="112x112", colour="RGB", mean=0.0, scale=1.0),
     feature_rule="image",
     licences={"weights": "Apache-2.0"},
 )

@@ -131,4 +131,4 @@ def test_a_model_of_others_runs_through_its_card(tmp_path):
     assert code == 0, said
     assert json.loads(out)["dimension"] == 128
     card = open_features(tmp_path / "out", finite=True).card
-    assert (card.name, card.feature_rule, card.preprocessing.colour) == ("sface-2021dec", "sum", "BGR")
+    assert (card.name, card.feature_rule, card.preprocessing.colour) == ("sface-2021dec", "sum", "RGB")

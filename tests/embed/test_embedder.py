@@ -3,12 +3,14 @@
 import hashlib
 import json
 
+import cv2
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from sphereface.contract import METADATA_KEY, Card, ImpostorTail, Preprocessing, Threshold
+from sphereface.data.synthetic import SyntheticPeople
 from sphereface.embed.embedder import Embedder
 from sphereface.engines.onnxruntime import OnnxNetwork
 from sphereface.errors import ContractMismatch, ModelFileError
@@ -105,11 +107,15 @@ def test_a_file_that_is_no_model_is_a_clear_error(tmp_path, content):
 
 
 @needs_models
-def test_sface_is_known_by_its_bytes_and_tells_mirrored_faces_apart():
-    embedder = Embedder.load(MODELS / "face_recognition_sface_2021dec.onnx")
+def test_sface_is_known_by_its_bytes_and_gives_the_features_that_opencv_itself_gives():
+    path = MODELS / "face_recognition_sface_2021dec.onnx"
+    embedder = Embedder.load(path)
     assert embedder.card.name == "sface-2021dec"
-    faces = np.random.default_rng(0).integers(0, 256, (2, 112, 112, 3), dtype=np.uint8)
-    assert embedder.embed(faces).shape == (2, 128)
+    faces, _ = SyntheticPeople(seed=0).faces(range(3), 1)
+    faces = np.pad(faces, ((0, 0), (0, 0), (8, 8), (0, 0)), mode="edge")
+    opencv = cv2.FaceRecognizerSF.create(str(path), "")
+    wanted = np.concatenate([opencv.feature(np.ascontiguousarray(face[..., ::-1])) for face in faces])
+    np.testing.assert_allclose(embedder.embed(faces), wanted, atol=1e-3)
 
 
 def test_another_rule_leaves_the_calibration_behind(tmp_path, faces):

@@ -1,6 +1,7 @@
 """sphereface train: from faces and a recipe to a model."""
 
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -54,7 +55,7 @@ def train(
     """
     from sphereface import parallel
     from sphereface.training.recipes import load_recipe
-    from sphereface.training.run import is_finished, preview_run
+    from sphereface.training.run import MODEL, is_finished, preview_run
     from sphereface.training.run import train as run
     from sphereface.training.setting import Place
 
@@ -71,7 +72,9 @@ def train(
         typer.echo(json.dumps({"preview": str(page)}) if as_json else f"Preview: {page}")
         return
     if resume and is_finished(out):
-        typer.echo(json.dumps({"outcome": "finished", "model": str(out)}) if as_json else f"{out} is finished already")
+        told = {"outcome": "finished", "model": str(out / MODEL)}
+        if os.environ.get("RANK", "0") == "0":  # one of several processes speaks for all
+            typer.echo(json.dumps(told) if as_json else f"{out} is finished already")
         return
     place = Place(
         data=data, out=out, device=device, workers=workers, resume=resume, init=init, exclude=exclude, pairs=pairs,

@@ -1,7 +1,6 @@
 """What torch can compute on, and in which precisions; how near to the truth each of them must come."""
 
 import os
-import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,19 +46,7 @@ def choose(name: str) -> torch.device:
     """The device of a name; one that is not there is an error that says what to do."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("doctor starts processes of its own; run it without torchrun")
-    try:
-        device = torch.device(choose_device(name))
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:  # torch says it either way
-        if torch.cuda.is_available():
-            way_out = f"choose cpu, or one of {torch.cuda.device_count()} CUDA devices, from cuda:0 on"
-        elif torch.version.cuda is None:
-            way_out = "choose cpu, or install the build for your GPU from https://pytorch.org"
-        else:
-            way_out = "choose cpu, or see what nvidia-smi says, and CUDA_VISIBLE_DEVICES"
-        reason = textwrap.shorten(str(error).split(". ")[0].rstrip("."), 150)
-        raise ValueError(f"device is {name}, and torch {torch.__version__} says: {reason}; {way_out}") from error
-    return device
+    return choose_device(name)
 
 
 def precisions(device: torch.device) -> list[Precision]:

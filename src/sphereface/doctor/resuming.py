@@ -58,7 +58,7 @@ def run(config: TrainConfig, place: Place, stop: Stop | None = None) -> Outcome:
         ready, _ = gather_faces(config, place, _nothing)
         device = torch.device(place.device)
         learner = build_learner(config, len(ready.people), device)
-        under_way = Run(config, place, learner, build_loader(config, place, ready, device), None, _nothing)
+        under_way = Run(config, place, learner, build_loader(config, place, ready, device), None, ready, _nothing)
         under_way.resume()
         return under_way.steps(stop or Stop())
 

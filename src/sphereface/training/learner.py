@@ -104,10 +104,12 @@ class Learner:
             fill(self.mean.values, checkpoint.group("mean"), source=source)
         scaler: Any = state["scaler"]
         self.scaler.load_state_dict(scaler)
-        numbers = checkpoint.of_rank(parallel.rank())
-        if numbers is None:
-            say(f"{source}: saved by fewer processes; process {parallel.rank()} draws new random numbers")
-        else:
+        saved_by = len(checkpoint.manifest.by_rank)
+        if saved_by != parallel.ranks():
+            say(f"{source}: saved by {saved_by}, goes on with {parallel.ranks()} processes")
+        # A process that is new takes the first one's numbers: those that hold the whole classifier draw one sample.
+        numbers = checkpoint.of_rank(parallel.rank()) or checkpoint.of_rank(0)
+        if numbers is not None:
             unpack_rng(numbers, self.device, source=source)
         lr_factor, gamma_factor, rollbacks = (state[name] for name in ("lr_factor", "gamma_factor", "rollbacks"))
         self.rollbacks = int(rollbacks)  # type: ignore[arg-type]

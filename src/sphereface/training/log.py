@@ -61,7 +61,8 @@ class RunLog:
     """The log of a run, one JSON object a line in its folder's `log.jsonl`; one process writes it.
 
     A line is with the system as soon as it is written, so a killed run loses none, and a half-written one is cut off
-    when the log is opened again. `resume` is the step that a run goes on from: what the log holds beyond it is void.
+    when the log is opened again. `resume` is the step that a run goes on from: what the log holds beyond it is void;
+    `told` is said with it.
     A full disk costs lines of the log and not the run: `say` hears of it once.
 
     >>> with RunLog(run) as log:
@@ -69,7 +70,13 @@ class RunLog:
     """
 
     def __init__(
-        self, folder: str | Path, *, tensorboard: bool = False, resume: int | None = None, say: Say = to_stderr
+        self,
+        folder: str | Path,
+        *,
+        tensorboard: bool = False,
+        resume: int | None = None,
+        told: Mapping[str, Any] | None = None,
+        say: Say = to_stderr,
     ) -> None:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +86,7 @@ class RunLog:
         self._size = _cut_half_line(self.path)
         self._file = self.path.open("ab", buffering=0)
         if resume is not None:
-            self.write("resume", resume)
+            self.write("resume", resume, told)
         if tensorboard:
             self._board = self._open_board(resume)
 

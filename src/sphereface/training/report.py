@@ -15,7 +15,7 @@ from sphereface.reports import figures
 from sphereface.reports.figures import Line, Panel
 from sphereface.reports.html import Report
 from sphereface.training.log import Entry, clock_time, read_log
-from sphereface.training.validation import Hardest, Scores
+from sphereface.training.validation import NEVER_SEEN, TRAINED_ON, Hardest, Scores
 
 PAGE, CONFIG = "report.html", "config.toml"
 ROWS = 20  # of a table over steps; longer ones are thinned
@@ -123,7 +123,7 @@ def _add_result(page: Report, history: Sequence[Entry], scores: Scores | None) -
         page.text("Accuracy: each fold in turn is held out, mean and threshold come from the others.")
     if found:
         page.text(
-            "All pairs are of people who were never trained on. TAR: same pairs accepted when such a share of the "
+            f"All pairs are of {found.get('whose', NEVER_SEEN)}. TAR: same pairs accepted when such a share of the "
             "different ones is. Angular Fisher score: scatter within over scatter between people, lower is better."
         )
 
@@ -150,7 +150,7 @@ def _add_validations(page: Report, history: Sequence[Entry]) -> None:
     found = list({entry["step"]: entry for entry in _of_kind(history, "validation")}.values())  # the last of a step
     if not found:
         return
-    page.heading("People never seen, over the steps")
+    page.heading(f"{_capital(found[-1].get('whose', NEVER_SEEN))}, over the steps")
     table = [_measures(entry) for entry in found]
     names = list(dict.fromkeys(name for row in table for name in row if name != "threshold"))
     if can_draw() and len(found) > 1:
@@ -171,7 +171,7 @@ def _add_validations(page: Report, history: Sequence[Entry]) -> None:
 
 
 def _add_pairs(page: Report, scores: Scores) -> None:
-    page.heading("Angles between photos of people never seen")
+    page.heading(f"Angles between photos of {scores.whose}")
     angles = [np.arccos(np.clip(some, -1, 1)) for some in (scores.same_scores, scores.different_scores)]
     page.figure(
         figures.pair_angles(angles[0], angles[1], threshold=math.acos(max(-1.0, min(1.0, scores.threshold)))),
@@ -180,7 +180,10 @@ def _add_pairs(page: Report, scores: Scores) -> None:
     same = np.repeat([True, False], [len(angles[0]), len(angles[1])])
     curve = roc(same, np.concatenate([scores.same_scores, scores.different_scores]))
     page.figure(
-        figures.roc_curves({"the last validation": (curve.far, curve.tar)}), "How many are let in, how many wrongly."
+        figures.roc_curves(
+            {"at the end" if scores.whose == TRAINED_ON else "the last validation": (curve.far, curve.tar)}
+        ),
+        "How many are let in, how many wrongly.",
     )
 
 
@@ -210,6 +213,10 @@ def _add_curves(page: Report, history: Sequence[Entry]) -> None:
             for place in thinned(len(steps))
         ],
     )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _number(value: float | None) -> str:

@@ -2,17 +2,18 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import nn
 
 from sphereface import parallel
 from sphereface.contract import Card, Preprocessing
 from sphereface.errors import JobFailed
-from sphereface.loading import FaceLoader
+from sphereface.loading import FaceLoader, ReadyFaces
 from sphereface.models import save_model
 from sphereface.training.allocation import keep_freed_memory
 from sphereface.training.checkpoint import Checkpoint, forget_after, newest_checkpoint, open_checkpoint, prune
@@ -29,15 +30,17 @@ from sphereface.training.setting import (
     beginning,
     build_loader,
     choose_device,
+    circumstances,
     claim,
     gather_faces,
 )
 from sphereface.training.step import Report, learn
 from sphereface.training.stopping import Stop, stop_signals
-from sphereface.training.validation import Scores, Validation, hardest, validate
+from sphereface.training.validation import TRAINED_ON, Hardest, Scores, Validation, hardest, validate
 
 MODEL = "model.safetensors"
 LOOK = 10  # steps between two looks at what they measured: a GPU need not wait for the host at each
+SHOWN = 300  # pairs of either kind in the report of a run that sets nobody aside
 UNKNOWN_HEIGHT = ("triplet", "sphereface2")  # losses of which nothing is known to stand still at log K
 
 Outcome = Literal["finished", "interrupted", "failed"]
@@ -66,15 +69,23 @@ def train(config: TrainConfig, place: Place, *, say: Say = to_stderr) -> Trained
     claim(config, place)
     first = parallel.rank() == 0
     say = say if first else _nothing
+    if config.norm == "batch" and parallel.ranks() > 1:
+        say(
+            f"batch norm takes its statistics from the {config.batch // parallel.ranks()} faces of each process: "
+            "another number of processes learns something else"
+        )
     faces, validation = gather_faces(config, place, say)
     learner = build_learner(config, len(faces.people), device, place.init)
     with ExitStack() as stack:
-        run = Run(config, place, learner, build_loader(config, place, faces, device), validation, say)
+        run = Run(config, place, learner, build_loader(config, place, faces, device), validation, faces, say)
         start = run.resume()
         if first:
             run.log = stack.enter_context(
-                RunLog(place.out, tensorboard=place.tensorboard, resume=start or None, say=say)
-            )
+                RunLog(
+                    place.out, tensorboard=place.tensorboard, resume=start or None, told=circumstances(place, device),
+                    say=say,
+                )
+            )  # fmt: skip
             run.line = stack.enter_context(LiveLine(config.steps, start=start))
             run.say = run.line.say
             if not start:
@@ -97,10 +108,12 @@ class Run:
     learner: Learner
     loader: FaceLoader
     validation: Validation | None
+    faces: ReadyFaces
     say: Say
     log: RunLog | None = None
     line: LiveLine | None = None
-    scores: Scores | None = None
+    scores: Scores | None = None  # the last ones
+    shown: Hardest | None = None  # the pairs that went most wrong in them
     best: tuple[float, int] | None = None  # accuracy and step of the best validation
     waiting: list[tuple[int, Report]] = field(default_factory=list)  # steps whose numbers nobody looked at yet
 
@@ -181,15 +194,18 @@ class Run:
             self.best = told["accuracy"], done
         if self.log is not None:
             self.log.write("validation", done, told)
-        self.say(f"step {done:,}: accuracy {told['accuracy']:.2%} on people never seen")
+        self.say(f"step {done:,}: accuracy {told['accuracy']:.2%} on {told['whose']}")
 
     def score(self) -> dict[str, Any]:
-        """What the network is worth on people it has not seen; the first process finds out, the others wait."""
+        """What the network is worth now; the first process finds out, the others wait."""
 
         def work() -> dict[str, Any]:
-            assert self.validation is not None
+            judged = self.validation or known_people(self.faces, self.config)
+            if judged is None:
+                return {}
             with self.saved_weights():
-                self.scores = validate(self.learner.net, self.validation, workers=self.place.workers)
+                self.scores = validate(self.learner.net, judged, workers=self.place.workers)
+            self.shown = hardest(judged, self.scores)
             return self.scores.as_dict()
 
         told: dict[str, Any] = parallel.on_first(work)
@@ -231,8 +247,6 @@ class Run:
             return 0
         self.restore(open_checkpoint(self.folder / found, verify=False))
         self.say(f"resumed at step {self.loader.step:,}")
-        if self.loader.step == self.config.steps and self.validation is not None:
-            self.score()  # it was killed when only the report was missing, which shows these scores
         return self.loader.step
 
     def _tidy_and_find(self) -> str | None:
@@ -279,20 +293,47 @@ class Run:
             self.line.meter.rewind(back)
         parallel.barrier()
 
+    def report(self) -> None:
+        """Write the page of the run, as far as it went."""
+        if parallel.rank() == 0:
+            write_report(self.place.out, scores=self.scores, hardest=self.shown)
+
     def finish(self, outcome: Outcome, *, reason: str | None = None) -> Trained:
         """Write the report and the model."""
         model = self.place.out / MODEL
-        if parallel.rank() == 0:
-            if self.log is not None:
-                self.log.write("end", self.loader.step, {"outcome": outcome, "reason": reason})
-            shown = hardest(self.validation, self.scores) if self.validation and self.scores else None
-            write_report(self.place.out, scores=self.scores, hardest=shown)
-            if outcome == "finished":  # the model last: where it is, the run counts as finished
-                with self.saved_weights():
-                    card = Card(name=self.place.out.resolve().name, preprocessing=_preprocessing(self.config))
-                    save_model(self.learner.net, model, card)
+        if self.log is not None:
+            self.log.write("end", self.loader.step, {"outcome": outcome, "reason": reason})
+        unscored = outcome != "failed" and not any(parallel.gather_json(self.scores is not None))
+        if unscored and outcome == "interrupted":
+            self.report()  # at once: who asked to stop may not wait for more
+            self.say("scoring what was learned, for the report; Ctrl-C leaves that out")
+        if unscored:
+            try:
+                self.score()
+            except KeyboardInterrupt:
+                if outcome == "finished":
+                    raise
+        self.report()
+        if parallel.rank() == 0 and outcome == "finished":  # the model last: where it is, the run counts as finished
+            with self.saved_weights():
+                card = Card(name=self.place.out.resolve().name, preprocessing=_preprocessing(self.config))
+                save_model(self.learner.net, model, card)
         parallel.barrier()
-        return Trained(outcome, self.loader.step, model if outcome == "finished" else None, self.scores)
+        return Trained(
+            outcome,
+            self.loader.step,
+            model if outcome == "finished" else None,
+            self.scores if self.validation else None,
+        )
+
+
+def known_people(faces: ReadyFaces, config: TrainConfig) -> Validation | None:
+    """Some of the people who are trained on, for the report of a run that sets nobody aside; None without any pair."""
+    photos = np.bincount(faces.labels)
+    if photos.max() < 2 or np.count_nonzero(photos) < 2:
+        return None
+    some = Validation.of_people(faces.images, pairs=SHOWN, seed=config.seed, crop=config.crop, on_unreadable="skip")
+    return replace(some, whose=TRAINED_ON)
 
 
 def spread(net: nn.Module) -> nn.Module:

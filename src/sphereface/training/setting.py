@@ -1,8 +1,9 @@
 """What a run begins with: its folder, its faces, those to validate on, and the order of batches."""
 
 import json
+import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,15 +44,32 @@ class Place:
     command: str = ""
 
 
-def choose_device(name: str) -> str:
-    """The device of a name; `auto` is CUDA where there is any."""
-    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+def choose_device(name: str) -> torch.device:
+    """The device of a name, `auto` being CUDA where there is any; one that is not there is an error with a way out."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        if device.type == "cuda":
+            torch.cuda.get_device_properties(device)  # takes no memory there: each of several processes asks for it
+        else:
+            torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch says it either way
+        if torch.cuda.is_available():
+            way_out = f"choose cpu, or one of {torch.cuda.device_count()} CUDA devices, from cuda:0 on"
+        elif torch.version.cuda is None:
+            way_out = "choose cpu, or install the build for your GPU from https://pytorch.org"
+        else:
+            way_out = "choose cpu, or see what nvidia-smi says, and CUDA_VISIBLE_DEVICES"
+        reason = textwrap.shorten(str(error).split(". ")[0].rstrip("."), 150)
+        raise ValueError(f"device is {name}, and torch {torch.__version__} says: {reason}; {way_out}") from error
+    return device
 
 
 def claim(config: TrainConfig, place: Place) -> None:
     """Take the run's folder: a new one, or the same run's to resume; its settings are written or compared."""
     path = place.out / CONFIG
-    precision_note(config, torch.device(choose_device(place.device)))  # a run that makes no sense leaves no trace
+    precision_note(config, choose_device(place.device))  # a run that makes no sense leaves no trace
     if (place.out / CHECKPOINTS).is_dir() and not place.resume:
         raise ValueError(f"{place.out} holds a run; --resume goes on with it, or choose another --out")
     if place.resume and path.is_file():
@@ -70,7 +88,7 @@ def claim(config: TrainConfig, place: Place) -> None:
 def gather_faces(config: TrainConfig, place: Place, say: Say) -> tuple[ReadyFaces, Validation | None]:
     """The faces to learn from, and those to validate on."""
     every = open_set(place.data)
-    device = torch.device(choose_device(place.device))
+    device = choose_device(place.device)
     for note in (require_faces(place.data, every, config.alignment), precision_note(config, device)):
         if note:
             say(note)
@@ -95,12 +113,27 @@ def gather_faces(config: TrainConfig, place: Place, say: Say) -> tuple[ReadyFace
         everything, crop=config.crop, on_unreadable=place.on_unreadable, exclude=aside, workers=place.workers,
         known=scan,
     )  # fmt: skip
+    if place.pairs is not None and validation is not None:
+        validation = _told_apart(validation, ready, place.pairs, say)
     if ready.skipped:
         say(f"{len(ready.skipped):,} images cannot be read and are left out; {known} lists them")
     if parallel.rank() == 0:
         with whole_file(known) as file:
             file.write(json.dumps(ready.scan.as_dict(), indent=1).encode())
     return ready, validation
+
+
+def _told_apart(validation: Validation, ready: ReadyFaces, pairs: Path, say: Say) -> Validation:
+    """The pairs of a list, with how many of their people are trained on, as far as names of folders tell."""
+    listed = {validation.faces.people[label].rpartition("/")[2] for label in set(validation.faces.labels.tolist())}
+    both = sorted(listed & {person.rpartition("/")[2] for person in ready.people})
+    if both:
+        say(
+            f"{len(both):,} of {len(listed):,} people of {pairs} are trained on too, such as {both[0]}: what is "
+            "measured on them is not open-set; --exclude leaves them out of training"
+        )
+    known = f"of whom {len(both):,} of {len(listed):,} are trained on" if both else "none of them trained on by name"
+    return replace(validation, whose=f"people of {pairs.name}, {known}")
 
 
 def build_loader(config: TrainConfig, place: Place, faces: ReadyFaces, device: torch.device) -> FaceLoader:
@@ -121,15 +154,18 @@ def build_loader(config: TrainConfig, place: Place, faces: ReadyFaces, device: t
     )
 
 
+def circumstances(place: Place, device: torch.device) -> dict[str, Any]:
+    """What the log says whenever a run begins or goes on, for it may change from one time to the next."""
+    return {"command": place.command, "versions": versions(device), "processes": parallel.ranks()}
+
+
 def beginning(
     config: TrainConfig, place: Place, faces: ReadyFaces, validation: Validation | None, device: torch.device
 ) -> dict[str, Any]:
     """What the log says of a run first: settings, command, versions, data."""
     return {
         "config": config.model_dump(),
-        "command": place.command,
-        "versions": versions(device),
-        "processes": parallel.ranks(),
+        **circumstances(place, device),
         "data": {
             "path": str(place.data),
             "fingerprint": faces.fingerprint,

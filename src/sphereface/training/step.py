@@ -41,7 +41,7 @@ def learn(
         with _quiet(net, last=number == len(parts) - 1):
             with precision(config, images.device):
                 features = net(to_input(part).contiguous(memory_format=torch.channels_last))
-            value = global_loss(loss, features, whose) / config.accumulate
+            value = global_loss(loss, features, whose) * (len(part) / len(images))  # a share may not divide evenly
             scaler.scale(value).backward()  # type: ignore[no-untyped-call]
         total += value.detach()
     scaler.unscale_(parameter.grad for parameter in _parameters(optimizer) if parameter.grad is not None)

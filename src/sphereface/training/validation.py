@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from sphereface.data.pairs import Pair
-from sphereface.data.people import FaceSet
+from sphereface.data.people import SUFFIXES, FaceSet
 from sphereface.errors import JobFailed, UnreadableImage
 from sphereface.evaluation import verify_folds
 from sphereface.evaluation.drawing import PAIRS, Pairs, draw_pairs
@@ -31,6 +31,7 @@ from sphereface.training.loop import to_input
 
 FARS = (1e-1, 1e-2, 1e-3)
 PIECE = 128  # faces that are decoded and go through the network together
+NEVER_SEEN, TRAINED_ON = "people never seen", "people who were trained on"
 NAMED = 5  # how many unreadable images an error lists
 
 Ints = NDArray[np.int64]
@@ -76,8 +77,12 @@ class _Listed:
         self.labels = np.array([place[folder] for folder in folders])
 
     def read(self, index: int) -> bytes:
-        """The bytes of one file."""
-        return read_bytes(self.root / self.paths[index])
+        """The bytes of one file; a list may say `.jpg` where a face is `.png`."""
+        path = self.root / self.paths[index]
+        if not path.is_file():
+            others = [other for other in map(path.with_suffix, sorted(SUFFIXES)) if other.is_file()]
+            path = others[0] if len(others) == 1 else path
+        return read_bytes(path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +94,7 @@ class Validation:
     pairs: Pairs
     crop: str
     skipped: tuple[Unreadable, ...] = ()
+    whose: str = NEVER_SEEN  # for people to read: whose faces these are
 
     @classmethod
     def of_people(
@@ -195,7 +201,7 @@ def _refusal(unreadable: Sequence[Unreadable], count: int, way_out: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What a network's features are worth on people it has never seen; a score is the plain cosine of a pair."""
+    """What a network's features are worth on some people's photos; a score is the plain cosine of a pair."""
 
     accuracy: float
     rule: Rule  # "authors": mean and threshold from the other folds; "best threshold": fitted to these very pairs
@@ -205,6 +211,7 @@ class Scores:
     threshold: float  # the best one for these pairs
     same_scores: NDArray[np.float64]  # in the order of the pairs
     different_scores: NDArray[np.float64]
+    whose: str = NEVER_SEEN
 
     def as_dict(self) -> dict[str, Any]:
         """The numbers, as a line of the log takes them."""
@@ -217,6 +224,7 @@ class Scores:
             "threshold": self.threshold,
             "same": len(self.same_scores),
             "different": len(self.different_scores),
+            "whose": self.whose,
         }
 
 
@@ -259,6 +267,7 @@ def score(features: NDArray[np.float32], validation: Validation, *, fars: Sequen
         threshold,
         scores[same],
         scores[~same],
+        validation.whose,
     )
 
 
