@@ -10,7 +10,7 @@ import pytest
 from sphereface.data.lists import MegaFaceImage, write_megaface
 from sphereface.errors import DataFormatError
 from sphereface.evaluation import megaface, streams, tail
-from sphereface.evaluation.megaface import evaluate_megaface, load_megaface, protocol_of
+from sphereface.evaluation.megaface import evaluate_megaface, load_megaface, protocol_of, usual_sizes
 from sphereface.evaluation.streams import Scores, dots, map_features, unit_rows
 from sphereface.metrics import mate_ranks, roc, tar_at_far, threshold_at_far
 from sphereface.metrics.upper_tail import UpperTail
@@ -143,19 +143,28 @@ def test_neither_the_block_nor_how_much_is_looked_at_at_once_changes_a_bit(small
 
 def test_sizes_are_the_first_distractors_or_the_rows_of_lists(small):
     grown = evaluate_megaface(small.probes, small.people, small.distractors, far=1.0)
-    assert [at_size.size for at_size in grown.raw] == [10, 100]
+    assert [at_size.size for at_size in grown.raw] == [10, 100, 700]
     rng = np.random.default_rng(2)
     lists = {size: rng.permutation(700)[:size] for size in (7, 300, 500)}
     listed = evaluate_megaface(small.probes, small.people, small.distractors, sizes=lists, far=1.0, block=100)
     cases = [(at_size, slice(at_size.size)) for at_size in grown.raw]
     cases += [(at_size, lists[at_size.size]) for at_size in listed.raw]
-    assert len(cases) == 5
+    assert len(cases) == 6
     for at_size, columns in cases:
         same, scores = small.answers(columns)
         assert at_size.rank1 == np.mean(small.ranks(columns) == 1)
         assert at_size.verification.total == (~same).sum()
         assert at_size.verification.tar_at_far(0.05) == tar_at_far(same, scores, far=0.05)
         assert at_size.verification.threshold_at_far(0.05) == threshold_at_far(same, scores, far=0.05)
+
+
+def test_no_distractor_is_ever_passed_over_unless_sizes_are_asked_for():
+    for total in (1, 9, 10, 11, 40, 100, 999_999, 1_000_000, 1_000_001, 30_000_000):
+        sizes = usual_sizes(total)
+        powers = [10**k for k in range(1, 7) if 10**k <= total]
+        assert sizes == sorted({*powers, total})
+    found = evaluate_megaface(np.eye(3)[[0, 0]], [0, 0], np.eye(3)[[1, 2] * 5 + [0]])
+    assert [at_size.rank1 for at_size in found.raw] == [1, 0]  # the eleventh is the mate's double
 
 
 def test_without_noise_is_as_if_it_had_never_been_listed(small):
@@ -314,6 +323,14 @@ def test_lists_and_files_give_the_result_of_their_arrays(folder, small):
     assert found.cleaned[0].distractors == 698
     listed = load(folder, size_lists={50: folder / "distractors.json_50_1"}).evaluate(far=0.1)
     assert listed.raw[0].rank1 == np.mean(small.ranks(np.arange(0, 700, 14)) == 1)
+
+
+def test_progress_ends_where_it_was_said_to(folder):
+    listed = load(folder, size_lists={50: folder / "distractors.json_50_1"})
+    for found, sizes, last in ((load(folder), (), 700), (load(folder), (30, 20), 30), (listed, (), 687)):
+        heard = []
+        found.evaluate(**{"sizes": sizes} if sizes else {}, far=0.1, progress=heard.append)
+        assert heard[-1] == found.passed(sizes) == last
 
 
 def test_features_are_mapped_and_never_read_at_once(folder):

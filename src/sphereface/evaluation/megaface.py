@@ -119,10 +119,10 @@ def evaluate_megaface(
     """Rank each photo's mates among distractors, and verify them against the same, at several sizes in one pass.
 
     probes (P, D) show people (P,); distractors (N, D) may be a memory map; no feature need have length one. `sizes` are
-    first so many distractors, by default 10, 100, ... as far as they go; or, for the devkit's lists, the rows of each
-    size. CMCs are exact up to `ranks`, ROCs up to `far`. noisy_probes (P,) and noisy_distractors (N,) are left out of
-    the cleaned results; a size then has fewer distractors. `block` distractors are multiplied at once: it changes the
-    speed and no result. `progress` hears how many distractors are done.
+    first so many distractors, by default 10, 100, ... as far as they go, and all; or, for the devkit's lists, the rows
+    of each size. CMCs are exact up to `ranks`, ROCs up to `far`. noisy_probes (P,) and noisy_distractors (N,) are left
+    out of the cleaned results; a size then has fewer distractors. `block` distractors are multiplied at once: it
+    changes the speed and no result. `progress` hears how many distractors are done.
     """
     if protocol not in ("small", "large"):
         raise ValueError(f"unknown protocol {protocol!r}; choose small (trained on under {SMALL:,} images) or large")
@@ -278,10 +278,15 @@ def _at_sizes(galleries: Sequence[_Gallery]) -> Iterator[AtSize]:
     return (found[size] for size in sorted(found))
 
 
+def usual_sizes(total: int) -> list[int]:
+    """10, 100, ... 1,000,000 as far as there are so many distractors, and then all of them."""
+    return [size for size in SIZES if size < total] + [total]
+
+
 def _columns_of(sizes: Sizes | None, total: int) -> dict[int, int | Bools]:
     """For each size how many distractors from the first on, or which."""
     if sizes is None:
-        sizes = [size for size in SIZES if size <= total] or [total]
+        sizes = usual_sizes(total)
     if not len(sizes):
         raise ValueError("no sizes; wanted at least one number of distractors")
     if not isinstance(sizes, Mapping):
@@ -322,6 +327,14 @@ class MegaFaceSet:
         """`evaluate_megaface` with everything that the set knows; options are its other ones."""
         known = {"sizes": self.sizes, "noisy_probes": self.noisy_probes, "noisy_distractors": self.noisy_distractors}
         return evaluate_megaface(self.probes, self.people, self.distractors, **(known | options))
+
+    def passed(self, sizes: Sequence[int] = ()) -> int:
+        """How many distractors `evaluate` goes through, at `sizes` or else at its own: up to the last that counts."""
+        if sizes:
+            return max(sizes)
+        if isinstance(self.sizes, Mapping):
+            return 1 + max(int(np.max(rows)) for rows in self.sizes.values())
+        return len(self.distractors) if self.sizes is None else max(self.sizes)
 
 
 def load_megaface(

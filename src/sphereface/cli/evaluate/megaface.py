@@ -45,7 +45,7 @@ def megaface(
         None,
         "--size",
         min=1,
-        help="The first so many distractors; may be repeated. Else 10, 100, ... up to all.",
+        help="The first so many distractors; may be repeated. Else 10, 100, ... as far as they go, and all.",
     ),
     size_lists: list[Path] | None = typer.Option(
         None, "--size-list", help="Instead of --size: a list of some of the distractors; may be repeated."
@@ -78,12 +78,11 @@ def megaface(
         probe_list, distractor_list, probe_features, distractor_features, probe_noise=probe_noise,
         distractor_noise=distractor_noise, size_lists=sizes_of(size_lists) if size_lists else None,
     )  # fmt: skip
-    most = max(sizes) if sizes else len(found.distractors)
     asked: dict[str, Any] = {"sizes": sizes} if sizes else {}
     with bars() as begin, naming({"probe ": probe_features, "distractor ": distractor_features}):
         result = found.evaluate(
             **asked, ranks=ranks, far=up_to_far, protocol=called, probe_set=probe_set, block=block,
-            progress=begin("comparing with distractors", most),
+            progress=begin("comparing with distractors", found.passed(sizes or ())),
         )  # fmt: skip
     told = result.summary()
     tell(context, result, told, table(result), title=told["protocol"], out=out, as_json=as_json)
