@@ -13,7 +13,7 @@ import pytest
 from sphereface.cli import main
 from sphereface.cli.evaluate import folder, ijb, lfw, megaface, ytf
 from sphereface.contract import Card
-from sphereface.data.devkit import read_distractors, read_probes, write_matrix
+from sphereface.data.devkit import read_curves, read_distractors, read_probes, write_matrix
 from sphereface.data.lists import write_megaface
 from sphereface.data.manifest import Manifest, write_manifest
 from sphereface.data.pairs import pairs_to_bin, read_pairs
@@ -370,6 +370,13 @@ def test_out_holds_the_same_object_and_a_page_that_names_its_command(run, told, 
     assert code == 0, said
     assert out.endswith(f"Report: {tmp_path / 'a b' / 'report.html'}\n")
     assert json.loads((tmp_path / "a b" / "result.json").read_text()) == told(*arguments)
+    cmc, far, tar = read_curves(tmp_path / "a b" / "cmc_FaceScrub_megaface_40.json")
+    at_all = told(*arguments)["raw"][-1]
+    assert (at_all["size"], at_all["rank1"], at_all["rank10"]) == (40, cmc[0], cmc[9])
+    assert len(far) == len(tar)
+    assert [line for line in out.splitlines() if line.startswith("Curves: ")] == [
+        f"Curves: {tmp_path / 'a b' / f'cmc_FaceScrub_megaface_{size}.json'}" for size in (10, 40)
+    ]
     page = (tmp_path / "a b" / "report.html").read_text()
     assert "sphereface evaluate megaface --probe-list" in page
     assert html.escape(f"--out '{tmp_path / 'a b'}'") in page

@@ -250,6 +250,10 @@ def test_the_summary_is_json_and_names_its_rules(small):
     assert "before the mate" in told["tie_rule"]
     assert told["raw"][0]["tar_at_far"] == {}  # 300 negatives cannot tell 1e-3
     assert list(told["raw"][1]["tar_at_far"]) == ["0.001"]
+    assert list(told["raw"][0]["cmc"]) == ["1", "2", "5", "10"]
+    assert told["raw"][2]["cmc"] == {
+        str(rank): np.mean(small.ranks() <= rank) for rank in (1, 2, 5, 10, 20, 50, 100, 200, 500)
+    }
     assert protocol_of(494_414) == "small"
     assert protocol_of(5_800_000) == "large"
 

@@ -32,6 +32,7 @@ Sizes = Sequence[int] | Mapping[int, ArrayLike]
 
 SIZES = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
 FARS = (1e-6, 1e-5, 1e-4, 1e-3)
+RANKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)  # of a CMC in a summary
 SMALL = 500_000  # training images; from here on the protocol is called large
 KEPT = 1 << 28  # negatives that may be kept: 3 GB with their places
 
@@ -67,6 +68,7 @@ class AtSize:
             "negatives": tail.total,
             "rank1": self.rank1,
             "rank10": float(self.cmc[min(10, len(self.cmc)) - 1]),
+            "cmc": {str(rank): float(self.cmc[rank - 1]) for rank in RANKS if rank <= len(self.cmc)},
             "tar_at_far": {f"{far:g}": tail.tar_at_far(far) for far in rates},
             "threshold_at_far": {f"{far:g}": tail.threshold_at_far(far) for far in rates},
         }

@@ -54,7 +54,9 @@ def megaface(
     up_to_far: float = typer.Option(1e-3, help="False accept rate up to which the ROC is exact."),
     block: int | None = typer.Option(None, min=1, help="Distractors multiplied at once: speed and memory, no result."),
     models: list[Path] | None = typer.Option(None, "--model", hidden=True),
-    out: options.Out = None,
+    out: Path | None = typer.Option(
+        None, help="Folder for result.json, report.html, and each size's CMC and ROC in the devkit's format."
+    ),
     as_json: options.AsJson = False,
 ) -> None:
     """People among up to a million strangers: MegaFace, with FaceScrub or FGNet as probes.
@@ -66,6 +68,7 @@ def megaface(
     --distractor-list megaface_features_list.json_1000000_1 --distractor-features megaface --training-images 494414
     """
     from sphereface.cli.progress import bars
+    from sphereface.evaluation.curve_files import write_megaface_curves
     from sphereface.evaluation.megaface import load_megaface, sizes_of
 
     check_out(out)
@@ -84,8 +87,10 @@ def megaface(
             **asked, ranks=ranks, far=up_to_far, protocol=called, probe_set=probe_set, block=block,
             progress=begin("comparing with distractors", found.passed(sizes or ())),
         )  # fmt: skip
-    told = result.summary()
-    tell(context, result, told, table(result), title=told["protocol"], out=out, as_json=as_json)
+    told, text = result.summary(), table(result)
+    if out is not None:
+        text += "\n\n" + "\n".join(f"Curves: {path}" for path in write_megaface_curves(result, out))
+    tell(context, result, told, text, title=told["protocol"], out=out, as_json=as_json)
 
 
 def _protocol(training_images: int | None, name: ProtocolName | None) -> "Protocol":
