@@ -303,6 +303,19 @@ def test_noise_is_left_out_of_cleaned_results_and_lists_name_sizes(told, strange
     assert found["cleaned"][0]["pairs"] < found["raw"][0]["pairs"]
 
 
+def test_names_of_noise_that_are_of_no_listed_image_are_counted_and_told(run, told, refused, strangers, tmp_path):
+    whole = (strangers / "noise" / "facescrub_noises.txt").read_text()
+    (tmp_path / "noises.txt").write_text(whole + "b/2.png\na/1.png\n")
+    given = ("megaface", *lists(strangers), *stored(strangers), "--protocol", "small", "--probe-noise")
+    _, out, _ = run(*given, tmp_path / "noises.txt")
+    assert out.splitlines()[-1] == "note: 2 of 3 names in noises.txt are of no listed probe, such as a/1.png"
+    (unmatched,) = told(*given, tmp_path / "noises.txt")["unmatched_noise"]
+    assert (unmatched["of"], unmatched["names"], unmatched["unmatched"]) == ("probe", 3, 2)
+    said = refused(*given, strangers / "noise" / "megaface_noises.txt")
+    assert "megaface_noises.txt: none of its 2 names" in said
+    assert "'p0000/0000.png'" in said
+
+
 def test_features_of_several_models_are_joined(told, strangers, tmp_path):
     """Twice the same model, at length one, scores as that model alone."""
     twice = [word for name, path in zip(stored(strangers)[::2], stored(strangers)[1::2], strict=True)

@@ -161,7 +161,14 @@ def test_noise_is_named_by_path_or_by_file(tmp_path):
     noise = read_noise(path)
     assert noise == {"Adam_Brody_7.png", "434/29/0.jpg", "B/b.png"}
     listed = images("Adam Brody/Adam Brody_7.png", "434/29/0.jpg", "1434/29/0.jpg", "b.png", "Adam_Brody_7.png.jpg")
-    assert find_noise(listed, noise).tolist() == [True, True, False, False, False]
+    found, unmatched = find_noise(listed, noise)
+    assert found.tolist() == [True, True, False, False, False]
+    assert unmatched == ["B/b.png"]
+
+
+def test_a_name_of_noise_may_be_of_several_images_and_in_two_spellings():
+    found, unmatched = find_noise(images("a/x_1.png", "b/x 1.png", "c.png"), ["x_1.png", "x 1.png", "z", "y"])
+    assert (found.tolist(), unmatched) == ([True, True, False], ["y", "z"])
 
 
 def test_a_line_of_noise_that_comes_twice_is_named(tmp_path):

@@ -150,9 +150,9 @@ def test_megaface_lists_name_its_files_and_its_noise_is_noise(tmp_path):
     assert [image.path for image in lists[30]] == list(open_set(root / "distractors").paths)
     assert {*lists[10]} < {*lists[30]}
     assert not {*people} & {image.id for image in lists[30]}
-    noisy = find_noise(probes, read_noise(root / "noise/facescrub_noises.txt"))
-    astray = find_noise(lists[30], read_noise(root / "noise/megaface_noises.txt"))
-    assert (noisy.sum(), astray.sum()) == (1, 1)
+    noisy, elsewhere = find_noise(probes, read_noise(root / "noise/facescrub_noises.txt"))
+    astray, missed = find_noise(lists[30], read_noise(root / "noise/megaface_noises.txt"))
+    assert (noisy.sum(), astray.sum(), elsewhere, missed) == (1, 1, [], [])
     for image, is_noise in zip(probes, noisy, strict=True):
         person, photo = int(image.path[1:5]), int(image.path[6:10])
         shown = pixels(root / "probes" / image.path)

@@ -323,10 +323,26 @@ def test_lists_and_files_give_the_result_of_their_arrays(folder, small):
         small.probes, small.people, small.distractors, sizes=[700], far=0.1,
         noisy_probes=noisy_probes, noisy_distractors=noisy_distractors,
     )  # fmt: skip
-    assert found.summary() == expected.summary()
+    told = found.summary()
+    assert told.pop("unmatched_noise") == [
+        {"file": "distractor_noise.txt", "of": "distractor", "names": 3, "unmatched": 1, "example": "elsewhere.jpg"}
+    ]
+    assert told | {"unmatched_noise": []} == expected.summary()
     assert found.cleaned[0].distractors == 698
     listed = load(folder, size_lists={50: folder / "distractors.json_50_1"}).evaluate(far=0.1)
     assert listed.raw[0].rank1 == np.mean(small.ranks(np.arange(0, 700, 14)) == 1)
+
+
+def test_a_list_of_noise_about_other_images_is_refused_with_a_name_and_a_path(folder):
+    (folder / "probe_noise.txt").write_text("# of faces\n7\n9\n")
+    with pytest.raises(
+        DataFormatError,
+        match=r"probe_noise.txt: none of its 2 names, such as '7', is of a probe of .*probes.json, such as 'p0/p0 0.png'",
+    ):
+        load(folder)
+    (folder / "empty.txt").write_text("# none\n")
+    with pytest.raises(DataFormatError, match=r"empty.txt: no name in it; wanted the noise among the distractors"):
+        load(folder, probe_noise=None, distractor_noise=folder / "empty.txt")
 
 
 def test_progress_ends_where_it_was_said_to(folder):

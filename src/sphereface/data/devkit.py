@@ -181,17 +181,21 @@ def read_noise(path: str | Path) -> frozenset[str]:
     return frozenset(names)
 
 
-def find_noise(images: Sequence[MegaFaceImage], noise: Iterable[str]) -> Bools:
-    """Which images a list of noise names: by their path, or by the end of it, as FaceScrub's list gives files alone.
+def find_noise(images: Sequence[MegaFaceImage], noise: Iterable[str]) -> tuple[Bools, list[str]]:
+    """Which images (N,) a list of noise names, and, sorted, its names that are of none of them.
 
-    Spaces and underscores are taken for the same: the published lists and the published images differ in them.
+    An image is named by its path, or by the end of it, as FaceScrub's list gives files alone. Spaces and underscores
+    are taken for the same: the published lists and the published images differ in them.
     """
-    names = {_plain(name) for name in noise}
+    names = {name: _plain(name) for name in noise}
+    wanted, met = set(names.values()), set[str]()
     found = np.zeros(len(images), dtype=bool)
     for number, image in enumerate(images):
         parts = _plain(image.path).split("/")
-        found[number] = any("/".join(parts[start:]) in names for start in range(len(parts)))
-    return found
+        called = wanted.intersection("/".join(parts[start:]) for start in range(len(parts)))
+        found[number] = bool(called)
+        met |= called
+    return found, sorted(name for name, plain in names.items() if plain not in met)
 
 
 def _plain(name: str) -> str:

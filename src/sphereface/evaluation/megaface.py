@@ -9,19 +9,20 @@ the scores in memory.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sphereface.data.devkit import find_noise, read_distractors, read_noise, read_probes, rows_of
+from sphereface.data.devkit import read_distractors, read_probes, rows_of
 from sphereface.data.lists import MegaFaceImage
 from sphereface.data.writing import Progress, silent
 from sphereface.errors import DataFormatError
 from sphereface.evaluation.list_order import PathLike, open_listed
 from sphereface.evaluation.mates import MateCounts
+from sphereface.evaluation.noise import UnmatchedNoise, match_noise
 from sphereface.evaluation.streams import Features, Floats, Places, Scores, Units
 from sphereface.evaluation.tail import HighestPairs
 from sphereface.metrics.upper_tail import UpperTail, allowed
@@ -88,6 +89,7 @@ class MegaFaceResult:
     cleaned: tuple[AtSize, ...] | None
     ranks: int  # up to which the CMC is exact
     far: float  # up to which the ROC is exact
+    unmatched_noise: tuple[UnmatchedNoise, ...] = ()  # of lists that name images that were not there
 
     def summary(self) -> dict[str, Any]:
         """The result as one JSON object."""
@@ -98,6 +100,7 @@ class MegaFaceResult:
             "people": self.people,
             "noisy_probes": self.noisy_probes,
             "noisy_distractors": self.noisy_distractors,
+            "unmatched_noise": [each.as_dict() for each in self.unmatched_noise],
             "raw": [each.summary() for each in self.raw],
             "cleaned": None if self.cleaned is None else [each.summary() for each in self.cleaned],
         }
@@ -324,11 +327,13 @@ class MegaFaceSet:
     noisy_probes: Bools | None
     noisy_distractors: Bools | None
     sizes: Sizes | None
+    unmatched_noise: tuple[UnmatchedNoise, ...] = ()
 
     def evaluate(self, **options: Any) -> MegaFaceResult:
         """`evaluate_megaface` with everything that the set knows; options are its other ones."""
         known = {"sizes": self.sizes, "noisy_probes": self.noisy_probes, "noisy_distractors": self.noisy_distractors}
-        return evaluate_megaface(self.probes, self.people, self.distractors, **(known | options))
+        result = evaluate_megaface(self.probes, self.people, self.distractors, **(known | options))
+        return replace(result, unmatched_noise=self.unmatched_noise)
 
     def passed(self, sizes: Sequence[int] = ()) -> int:
         """How many distractors `evaluate` goes through, at `sizes` or else at its own: up to the last that counts."""
@@ -353,13 +358,15 @@ def load_megaface(
 
     Features are in a `.npy` or `.bin` in the order of the list, or in a folder that `sphereface embed` wrote, in any
     order; several such folders, one for each model, are joined. Without `size_lists`, a size is the first so many of
-    the distractors.
+    the distractors. Noise that is about none of the images is an error; names of others are counted and told.
     """
     probes, people = read_probes(probe_list)
     distractors = read_distractors(distractor_list)
     sizes = None
     if size_lists is not None:
         sizes = {size: _rows_listed(path, distractors) for size, path in size_lists.items()}
+    noisy_probes, other_probes = match_noise(probe_noise, probes, probe_list, "probe")
+    noisy_distractors, others = match_noise(distractor_noise, distractors, distractor_list, "distractor")
     of_probes = open_listed(probe_features, probes, probe_list)
     of_distractors = open_listed(distractor_features, distractors, distractor_list)
     if of_probes.shape[1] != of_distractors.shape[1]:
@@ -371,9 +378,10 @@ def load_megaface(
         of_probes,
         people,
         of_distractors,
-        None if probe_noise is None else find_noise(probes, read_noise(probe_noise)),
-        None if distractor_noise is None else find_noise(distractors, read_noise(distractor_noise)),
+        noisy_probes,
+        noisy_distractors,
         sizes,
+        tuple(each for each in (other_probes, others) if each is not None),
     )
 
 

@@ -119,6 +119,7 @@ def table(result: "MegaFaceResult") -> str:
     if told["cleaned"] is not None:
         noise = f"{result.noisy_probes:,} probes and {result.noisy_distractors:,} distractors"
         lines += ["", f"without {noise} that are noise", *_rows(told["cleaned"])]
+    lines += ["", *(f"note: {each}" for each in result.unmatched_noise)] if result.unmatched_noise else []
     return "\n".join(lines)
 
 

@@ -32,6 +32,8 @@ def add_megaface(page: Report, result: MegaFaceResult) -> None:
     if result.cleaned is not None:
         page.text(f"Noise: {result.noisy_probes:,} probes and {result.noisy_distractors:,} distractors.")
         kinds["without noise"] = result.cleaned
+    for unmatched in result.unmatched_noise:
+        page.text(f"Note: {unmatched}.")
     page.heading("Rank 1 as distractors grow")
     page.figure(
         draw_growth({kind: {at.size: at.rank1 for at in sizes} for kind, sizes in kinds.items()}),
