@@ -279,7 +279,7 @@ def test_strangers_are_counted_from_folders_files_and_lists_in_any_order(told, r
     )
     given = (
         "megaface", *lists(strangers)[:2], "--distractor-list", tmp_path / "shuffled.json", "--size", 10, "--size", 30,
-        "--training-images", 500_000, "--probe-set", "FGNet", "--up-to-far", 0.1,
+        "--training-images", 500_000, "--probe-set", "fgnet", "--up-to-far", 0.1,
     )  # fmt: skip
     assert told(*given, *stored(strangers)) == plain(expected.summary())
     np.save(tmp_path / "probes.npy", arrays[0])
@@ -467,6 +467,8 @@ def test_what_is_wrong_with_strangers_is_named(refused, strangers, model, tmp_pa
     assert f"{strangers / 'distractors'}: no features here" in said
     assert f"sphereface embed {strangers / 'distractors'}" in said
     assert "--training-images and --protocol are both missing" in refused("megaface", *lists(strangers), *ours)
+    strange = (*given, *ours, "--probe-set", "facescrub2")
+    assert "unknown --probe-set 'facescrub2'; choose one of FaceScrub, FGNet" in refused(*strange)
     assert "--size and --size-list" in refused(*given, *ours, "--size", 10, "--size-list", "x.json")
     array = np.array(open_features(strangers.parent / "distractors").rows)
 
@@ -508,6 +510,21 @@ def test_listed_images_without_features_are_named_with_the_way_out(refused, stra
     )
     assert f"{strangers.parent / 'probes'}: 1 of 25 images of {tmp_path / 'more.json'} have no features" in said
     assert "embed again" in said
+
+
+@pytest.mark.parametrize("verb", ["lfw", "ytf", "ijb", "folder"])
+def test_a_bootstrap_of_one_round_is_refused_before_the_work(run, verb, tmp_path):
+    code, out, said = run(verb, tmp_path, "--model", "none.onnx", "--rounds", 1)
+    assert (code, out) == (2, "")
+    assert "--rounds" in said
+    assert "none.onnx" not in said
+
+
+def test_two_rounds_are_enough_to_go_through(told, own, templates):
+    found = told("folder", "--features", own.parent / "features", "--groups", own.parent / "groups.csv", *FOLDER[:-4],
+                 "--rounds", 2)  # fmt: skip
+    assert found["groups"]["rounds"] == 2
+    assert told("ijb", templates, "--features", templates.parent / "features", "--rounds", 2)
 
 
 # Help

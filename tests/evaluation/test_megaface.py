@@ -337,7 +337,7 @@ def test_a_list_of_noise_about_other_images_is_refused_with_a_name_and_a_path(fo
     (folder / "probe_noise.txt").write_text("# of faces\n7\n9\n")
     with pytest.raises(
         DataFormatError,
-        match=r"probe_noise.txt: none of its 2 names, such as '7', is of a probe of .*probes.json, such as 'p0/p0 0.png'",
+        match=r"probe_noise.txt: none of its 2 names, such as '7', is of a probe of .*s.json, such as 'p0/p0 0.png'",
     ):
         load(folder)
     (folder / "empty.txt").write_text("# none\n")

@@ -42,7 +42,7 @@ def calibrate(
         WeighName.people, help="Every two people have the same say, or every two of their photos."
     ),
     measured_on: str = typer.Option("", help="What the card calls these people; else the name of their folder."),
-    rounds: int = typer.Option(1000, min=1, help="Draws of people for the intervals."),
+    rounds: int = typer.Option(1000, min=2, help="Draws of people for the intervals."),
     seed: int = typer.Option(0, min=0, help="Of the draws."),
     batch: int = typer.Option(16, min=1, help="Faces that go through the network together."),
     threads: int | None = typer.Option(None, min=1, help="Of the network; else one a core."),

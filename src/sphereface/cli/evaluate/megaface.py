@@ -19,6 +19,7 @@ EMBED_FIRST = (
     "megaface takes features, not a model: make them with sphereface embed FACES FOLDER --model FILE, once for probes "
     "and once for distractors, and name the folders with --probe-features and --distractor-features"
 )
+PROBE_SETS = ("FaceScrub", "FGNet")
 
 
 class ProtocolName(StrEnum):
@@ -40,7 +41,7 @@ def megaface(
         None, min=1, help="That the model was trained on: under 500,000 the protocol is small, else large."
     ),
     protocol: ProtocolName | None = typer.Option(None, help="Instead of --training-images."),
-    probe_set: str = typer.Option("FaceScrub", help="FaceScrub or FGNet: a name in the result."),
+    probe_set: str = typer.Option("FaceScrub", help="FaceScrub or FGNet: a name in the result and its files."),
     sizes: list[int] | None = typer.Option(
         None,
         "--size",
@@ -76,7 +77,7 @@ def megaface(
         raise ValueError(EMBED_FIRST)
     if sizes and size_lists:
         raise ValueError("--size and --size-list are both given; wanted first so many distractors, or lists of them")
-    called = _protocol(training_images, protocol)
+    called, probes = _protocol(training_images, protocol), _probe_set(probe_set)
     found = load_megaface(
         probe_list, distractor_list, probe_features, distractor_features, probe_noise=probe_noise,
         distractor_noise=distractor_noise, size_lists=sizes_of(size_lists) if size_lists else None,
@@ -84,7 +85,7 @@ def megaface(
     asked: dict[str, Any] = {"sizes": sizes} if sizes else {}
     with bars() as begin, naming({"probe ": probe_features, "distractor ": distractor_features}):
         result = found.evaluate(
-            **asked, ranks=ranks, far=up_to_far, protocol=called, probe_set=probe_set, block=block,
+            **asked, ranks=ranks, far=up_to_far, protocol=called, probe_set=probes, block=block,
             progress=begin("comparing with distractors", found.passed(sizes or ())),
         )  # fmt: skip
     told, text = result.summary(), table(result)
@@ -103,6 +104,14 @@ def _protocol(training_images: int | None, name: ProtocolName | None) -> "Protoc
             "or small (under 500,000) or large"
         )
     return name.value if name is not None else protocol_of(training_images or 0)
+
+
+def _probe_set(name: str) -> str:
+    """One of MegaFace's two, as it is spelled."""
+    spelled = {known.lower(): known for known in PROBE_SETS}
+    if name.lower() not in spelled:
+        raise ValueError(f"unknown --probe-set {name!r}; choose one of {', '.join(PROBE_SETS)}")
+    return spelled[name.lower()]
 
 
 def table(result: "MegaFaceResult") -> str:

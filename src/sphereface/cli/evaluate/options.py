@@ -65,7 +65,7 @@ Fpirs = Annotated[
     list[float] | None,
     typer.Option("--at-fpir", metavar="RATE", help="Report open-set rates at this FPIR; may be repeated."),
 ]
-Rounds = Annotated[int, typer.Option(min=1, help="Of the bootstrap over people, for 95 % intervals.")]
+Rounds = Annotated[int, typer.Option(min=2, help="Of the bootstrap over people, for 95 % intervals.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of whatever is drawn by lot.")]
 
 # Groups of people.
