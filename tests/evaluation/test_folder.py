@@ -184,5 +184,8 @@ def test_groups_come_along_with_a_table(whole, embedder, tmp_path):
     assert result.groups == alone
     assert [line.people for line in alone.attributes[0].groups] == [20, 20]
     assert "parity" in result.table()
+    given = evaluate_folder(embedder, whole, groups=table, threshold=alone.threshold, **QUICK).groups
+    assert (given.threshold, given.stated, given.fmr) == (alone.threshold, None, alone.fmr)
+    assert given.attributes == alone.attributes
     with pytest.raises(ValueError, match=r"even: 1,710 pairs of different people, of which FMR 0\.001 lets 1\.71 pass"):
         evaluate_groups(embedder, whole, table)

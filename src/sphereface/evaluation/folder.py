@@ -97,6 +97,7 @@ def evaluate_folder(
     hardest: int = HARDEST,
     groups: str | Path | None = None,
     far: float = FMR,
+    threshold: float | None = None,
     aligned: str | Path | None = None,
     small: Small = "refuse",
     missing: Missing = "fail",
@@ -106,8 +107,8 @@ def evaluate_folder(
     """Test a model on a set of named people: aligned faces in any format, or the features that `embed` stored of them.
 
     At most `pairs` of either kind are drawn. `missing="skip"` leaves out images that cannot be read, and counts them.
-    `groups` is a table for `groups.py`, `far` the false match rate of its threshold, `aligned` what `data align` made,
-    for failures to detect.
+    `groups` is a table for `groups.py`, `far` the false match rate of its threshold, unless `threshold` is given,
+    `aligned` what `data align` made, for failures to detect.
 
     >>> result = evaluate_folder(Embedder.load("model.onnx"), "my-people-112x96")
     >>> print(result.table())
@@ -118,8 +119,9 @@ def evaluate_folder(
     report = None
     if table is not None:  # first: whatever does not fit the table is said before the long part
         report = groups_of_set(
-            whole, table, far=far, aligned=aligned, small=small, missing=missing, rounds=rounds, seed=seed
-        )
+            whole, table, far=far, threshold=threshold, aligned=aligned, small=small, missing=missing,
+            rounds=rounds, seed=seed,
+        )  # fmt: skip
     return FolderResult(
         verification=_verify(whole, asked, pairs, folds),
         identification=identify(

@@ -34,6 +34,7 @@ def folder(
     hardest_pairs: int = typer.Option(12, min=0, help="Of either kind that are listed."),
     groups: options.Groups = None,
     far: options.GroupFar = 1e-3,
+    threshold: options.Threshold = None,
     aligned: options.Aligned = None,
     small: options.Small = SmallName.refuse,
     rounds: options.Rounds = 1000,
@@ -65,8 +66,9 @@ def folder(
         result = evaluate_folder(
             source, faces, pairs=pairs, folds=folds, seed=seed, rule=rule.value, all_rules=all_rules,
             fars=fars or FARS, gallery_photos=gallery_photos, fpirs=fpirs or FPIRS, ranks=ranks, splits=splits,
-            hardest=hardest_pairs, groups=groups, far=far, aligned=aligned, small=small.choice, missing=missing.value,
-            rounds=rounds, progress=begin.growing("reading features" if features else "embedding faces"),
+            hardest=hardest_pairs, groups=groups, far=far, threshold=threshold, aligned=aligned, small=small.choice,
+            missing=missing.value, rounds=rounds,
+            progress=begin.growing("reading features" if features else "embedding faces"),
         )  # fmt: skip
     text = result.table()
     if hardest is not None and faces is not None:

@@ -28,7 +28,7 @@ def lfw(
     fars: options.Fars = None,
     groups: options.Groups = None,
     far: options.GroupFar = 1e-3,
-    threshold: float | None = typer.Option(None, help="A threshold for --groups, such as a calibrated one."),
+    threshold: options.Threshold = None,
     aligned: options.Aligned = None,
     small: options.Small = SmallName.refuse,
     rounds: options.Rounds = 1000,

@@ -74,6 +74,10 @@ Groups = Annotated[
     typer.Option(help="CSV with `person` or `path` and a column for each attribute: error rates of groups."),
 ]
 GroupFar = Annotated[float, typer.Option("--far", help="False match rate of the one threshold for all --groups.")]
+Threshold = Annotated[
+    float | None,
+    typer.Option(help="A threshold for --groups instead of that of --far, such as a calibrated one."),
+]
 Aligned = Annotated[
     Path | None,
     typer.Option(help="The folder that `data align` made, for failures to detect in --groups."),
