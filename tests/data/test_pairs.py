@@ -2,12 +2,14 @@
 
 import os
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.model_selection import KFold
 
 from sphereface.data.bins import PairSet, read_bin, write_bin
-from sphereface.data.pairs import Pair, bin_to_folder, pairs_to_bin, read_pairs, write_pairs
+from sphereface.data.pairs import Pair, bin_to_folder, folds_in_a_row, pairs_to_bin, read_pairs, write_pairs
 from sphereface.errors import DataFormatError, UnreadableImage
 from tests.data.sets import REAL, image, reads_or_says_why, spoiled, tree, write_people
 
@@ -152,6 +154,20 @@ def test_images_from_a_bin_are_called_what_they_are(tmp_path):
 def test_pairs_of_a_bin_are_ten_folds_in_a_row(tmp_path):
     write_bin(tmp_path / "a.bin", PairSet((b"x",) * 60, (True,) * 30))
     assert [pair.fold for pair in bin_to_folder(tmp_path / "a.bin", tmp_path / "out")] == sorted([*range(10)] * 3)
+
+
+@pytest.mark.parametrize("count", [10, 19, 23, 600, 6001])
+def test_folds_in_a_row_are_those_of_scikit_learn_which_insightface_takes(count):
+    folds = np.array(folds_in_a_row(count))
+    for number, (_, test) in enumerate(KFold(n_splits=10, shuffle=False).split(range(count))):
+        assert np.flatnonzero(folds == number).tolist() == test.tolist()
+
+
+def test_pairs_of_a_bin_that_ten_do_not_divide_lie_in_these_folds(tmp_path):
+    write_bin(tmp_path / "a.bin", PairSet((b"x",) * 46, (True,) * 23))
+    folds = [pair.fold for pair in bin_to_folder(tmp_path / "a.bin", tmp_path / "out")]
+    assert [folds.count(fold) for fold in range(10)] == [3, 3, 3, 2, 2, 2, 2, 2, 2, 2]
+    assert folds == sorted(folds)
 
 
 def test_a_bin_is_never_unpacked_over_anything(tmp_path):

@@ -12,7 +12,7 @@ from sphereface.contract import Alignment, Card
 from sphereface.data.bins import PairSet, write_bin
 from sphereface.data.formats import convert
 from sphereface.data.manifest import Manifest, write_manifest
-from sphereface.data.pairs import Pair, pairs_to_bin, write_pairs
+from sphereface.data.pairs import Pair, bin_to_folder, pairs_to_bin, read_pairs, write_pairs
 from sphereface.data.synthetic import SyntheticPeople
 from sphereface.embed.embedder import Embedder
 from sphereface.embed.ensemble import Ensemble, join_features
@@ -241,6 +241,16 @@ def test_a_pair_that_is_listed_twice_is_refused(root, embedder, again):
         evaluate_lfw(embedder, root, root / "twice.txt")
 
 
+def test_the_way_out_of_a_pair_that_lfws_own_list_has_twice_is_a_plain_list(root, embedder):
+    lines = (root / "pairs.txt").read_text().splitlines()
+    (root / "pairs.txt").write_text("\n".join([*lines[:2], lines[1], *lines[3:]]) + "\n")
+    with pytest.raises(DataFormatError, match=r"as pairs 1 and 2; leave one of these lines out.*as a plain list"):
+        evaluate_lfw(embedder, root, **QUICK)
+    pairs = read_pairs(root / "pairs.txt")
+    write_pairs(root / "plain.txt", [*pairs[:1], *pairs[2:]])
+    assert evaluate_lfw(embedder, root, root / "plain.txt", **QUICK).scored == len(pairs) - 1
+
+
 def test_an_image_that_may_be_two_files_is_refused(root, embedder):
     shutil.copy(root / name(0, 0, "png"), root / name(0, 0, "bmp"))
     with pytest.raises(DataFormatError, match=r"may be .*\.bmp and .*\.png; keep one"):
@@ -313,6 +323,18 @@ def test_folds_of_a_bin_are_insightfaces_also_where_ten_do_not_divide_them(whole
     accuracies, _ = transcriptions.insightface(both[:, :126], both[:, 126:], same[:37], 10)
     result = evaluate_bin(embedder, tmp_path / "odd.bin", rule="insightface")
     np.testing.assert_allclose(result.report.accuracies, accuracies)
+
+
+def test_a_bin_unpacked_to_a_folder_gives_what_the_bin_gives_where_ten_do_not_divide_it(whole, embedder, tmp_path):
+    pairs, same = listed(whole)
+    images = [(whole / path.replace(".jpg", ".png")).read_bytes() for pair in pairs[:23] for path in pair]
+    write_bin(tmp_path / "odd.bin", PairSet(tuple(images), tuple(same[:23].tolist())))
+    bin_to_folder(tmp_path / "odd.bin", tmp_path / "odd")
+    from_bin = evaluate_bin(embedder, tmp_path / "odd.bin", all_rules=True)
+    from_folder = evaluate_lfw(embedder, tmp_path / "odd", all_rules=True, **QUICK)
+    for rule in RULES:
+        assert from_bin.reports[rule].accuracies == from_folder.reports[rule].accuracies
+        assert from_bin.reports[rule].thresholds == from_folder.reports[rule].thresholds
 
 
 def test_a_bin_with_a_broken_image_an_empty_one_and_photos(whole, embedder, tmp_path, bin_set):
@@ -424,7 +446,7 @@ def test_a_model_wants_faces(whole, embedder):
 
 def test_an_image_with_itself_and_pairs_without_both_images_are_refused(root, embedder):
     write_pairs(root / "self.txt", [Pair(name(0, 0), name(0, 0), True, 0), Pair(name(0, 0), name(1, 1), False, 1)])
-    with pytest.raises(DataFormatError, match=r"p0000_0001\.jpg is listed with itself; wanted two images"):
+    with pytest.raises(DataFormatError, match=r"p0000_0001\.jpg is listed with itself, as pair 1; wanted two images"):
         evaluate_lfw(embedder, root, root / "self.txt")
     for person in range(PEOPLE):
         for photo in (1, 2):

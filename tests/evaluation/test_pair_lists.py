@@ -40,7 +40,7 @@ def test_a_pair_in_either_order_and_an_image_with_itself_are_slips():
     refuse_repeats([Pair("a", "b", True), Pair("a", "c", False), Pair("b", "c", False)], "list", "images")
     with pytest.raises(DataFormatError, match="list: b and a are listed twice, as pairs 2 and 3; leave"):
         refuse_repeats([Pair("a", "c", True), Pair("a", "b", True), Pair("b", "a", True)], "list", "images")
-    with pytest.raises(DataFormatError, match="list: c is listed with itself; wanted two videos"):
+    with pytest.raises(DataFormatError, match="list: c is listed with itself, as pair 2; wanted two videos: leave"):
         refuse_repeats([Pair("a", "b", True), Pair("c", "c", True)], "list", "videos")
 
 

@@ -138,13 +138,19 @@ def pairs_to_bin(pairs: Sequence[Pair], root: str | Path, out: str | Path) -> No
     write_bin(out, PairSet(images, tuple(pair.same for pair in pairs)))
 
 
+def folds_in_a_row(count: int) -> list[int]:
+    """The folds of pairs that name none, ten in a row as InsightFace takes them: the first count % 10 have one more."""
+    size, more = divmod(count, FOLDS)
+    return [fold for fold in range(FOLDS) for _ in range(size + (fold < more))]
+
+
 def bin_to_folder(path: str | Path, root: str | Path) -> tuple[Pair, ...]:
     """Write a `.bin` file's images to a new folder, `000000/left.jpg` and so on, and a plain list of the pairs there.
 
     A `.bin` names no folds; the pairs are taken as ten folds in a row, as InsightFace does.
     """
     found = read_bin(path)
-    pairs = []
+    pairs, folds = [], folds_in_a_row(len(found))
     with new_folder(root) as folder:
         for number, same in enumerate(found.same):
             (folder / f"{number:06d}").mkdir()
@@ -152,6 +158,6 @@ def bin_to_folder(path: str | Path, root: str | Path) -> tuple[Pair, ...]:
             for side, image in zip(("left", "right"), found.images[2 * number :][:2], strict=True):
                 names.append(f"{number:06d}/{side}{suffix_of(image)}")
                 (folder / names[-1]).write_bytes(image)
-            pairs.append(Pair(names[0], names[1], same, number * FOLDS // len(found)))
+            pairs.append(Pair(names[0], names[1], same, folds[number]))
         write_pairs(folder / LIST, pairs)
     return tuple(pairs)

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from sphereface.data.bins import read_bin
 from sphereface.data.manifest import require_faces
-from sphereface.data.pairs import FOLDS, read_pairs
+from sphereface.data.pairs import folds_in_a_row, read_pairs
 from sphereface.embed.store import Features
 from sphereface.errors import DataFormatError
 from sphereface.evaluation.gather import Embeds, Progress, gather, silent
-from sphereface.evaluation.pair_lists import find_images, names_of, people_of, refuse_absent, refuse_repeats
+from sphereface.evaluation.pair_lists import PLAIN, find_images, names_of, people_of, refuse_absent, refuse_repeats
 from sphereface.evaluation.pairs import Asked, Missing, PairsResult, Problem
 from sphereface.evaluation.sources import open_source
 from sphereface.evaluation.verification import RuleName
@@ -63,7 +63,7 @@ def evaluate_lfw(
     lists = _lists(root, pairs, view)
     read = [read_pairs(path) for path in lists]
     everything = [pair for each in read for pair in each]
-    refuse_repeats(everything, " and ".join(str(path) for path in lists), "images")
+    refuse_repeats(everything, " and ".join(str(path) for path in lists), "images", PLAIN)
     if view == 2 and len({pair.fold for pair in everything}) < 2 and asked.holds_out:
         raise ValueError(f"{lists[0]}: one fold, so that none can be held out; wanted ten, or two lists with view=1")
     source = open_source(embedder, root)
@@ -126,9 +126,7 @@ def _evaluate_bin(embedder: Embeds | Features, path: Path, asked: Asked, progres
             left=rows[0::2],
             right=rows[1::2],
             same=np.array(found.same),
-            fold=np.concatenate(
-                [np.full(len(part), number) for number, part in enumerate(np.array_split(found.same, FOLDS))]
-            ),
+            fold=np.array(folds_in_a_row(len(found))),
             held_out=None,
             people=None,
             notes=(note,) if note else (),

@@ -11,19 +11,29 @@ def names_of(pairs: Iterable[Pair]) -> list[str]:
     return list(dict.fromkeys(name for pair in pairs for name in (pair.left, pair.right)))
 
 
-def refuse_repeats(pairs: Iterable[Pair], source: str, what: str) -> None:
+PLAIN = (
+    "leave one of these lines out; of LFW's own list, whose first line counts the others, by writing it as a plain list, "
+    "left<TAB>right<TAB>same<TAB>fold on each line"
+)
+
+
+def refuse_repeats(
+    pairs: Iterable[Pair], source: str, what: str, way_out: str = "leave one of these lines out"
+) -> None:
     """A pair that counts twice, or as same and as different, is a slip in a list; so is anything with itself."""
     seen: dict[frozenset[str], tuple[int, Pair]] = {}
     for number, pair in enumerate(pairs, 1):
         both = frozenset((pair.left, pair.right))
         if len(both) == 1:
-            raise DataFormatError(f"{source}: {pair.left} is listed with itself; wanted two {what}")
+            raise DataFormatError(
+                f"{source}: {pair.left} is listed with itself, as pair {number:,}; wanted two {what}: leave it out"
+            )
         first, other = seen.setdefault(both, (number, pair))
         if first != number:
             how = "" if other.same == pair.same else ", once as same and once as different"
             raise DataFormatError(
                 f"{source}: {pair.left} and {pair.right} are listed twice, as pairs {first:,} and {number:,}{how}; "
-                "leave one of these lines out"
+                f"{way_out}"
             )
 
 
