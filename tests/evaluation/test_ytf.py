@@ -190,14 +190,27 @@ def test_each_video_is_embedded_once_and_alone(whole, embedder):
 
 def test_the_list_may_lie_elsewhere_and_is_named(whole, embedder, tmp_path):
     shutil.copy(whole / "splits.txt", tmp_path / "splits.txt")
-    shutil.copy(whole / "splits.txt", tmp_path / "splits_corrected.txt")
     expected = evaluate_ytf(embedder, whole, frames=2, **QUICK).report
     assert evaluate_ytf(embedder, whole, tmp_path, frames=2, **QUICK).report == expected
-    corrected = evaluate_ytf(embedder, whole, tmp_path / "splits_corrected.txt", frames=2, **QUICK)
-    assert corrected.report == expected
-    assert corrected.data == "frames (splits_corrected.txt)"
     with pytest.raises(DataFormatError, match=r"none\.txt: no such list"):
         evaluate_ytf(embedder, whole, tmp_path / "none.txt")
+
+
+def test_a_corrected_list_is_followed_in_the_pair_that_it_corrects(whole, embedder, tmp_path):
+    lines = (whole / "splits.txt").read_text().splitlines()
+    wrong = next(number for number, line in enumerate(lines) if line.endswith(", 1"))
+    lines[wrong] = lines[wrong][:-1] + "0"  # the published list calls some pairs different that are the same
+    (tmp_path / "splits_corrected.txt").write_text("\n".join(lines) + "\n")
+    corrected = evaluate_ytf(embedder, whole, tmp_path / "splits_corrected.txt", **QUICK)
+    pairs, same, split = listed(tmp_path, "splits_corrected.txt")
+    assert (same != listed(whole)[1]).tolist() == [number + 1 == wrong for number in range(len(same))]
+    mean = {video: features_of(embedder, whole, video).mean(0) for pair in pairs for video in pair}
+    left, right = (np.stack([mean[pair[side]] for pair in pairs]) for side in (0, 1))
+    accuracies, thresholds = transcriptions.authors(left, right, np.where(same, 1, -1), split)
+    np.testing.assert_allclose(corrected.report.accuracies, accuracies)
+    np.testing.assert_allclose(corrected.report.thresholds, thresholds, atol=1e-9)
+    assert corrected.report.accuracies != evaluate_ytf(embedder, whole, **QUICK).report.accuracies
+    assert corrected.data == "frames (splits_corrected.txt)"
 
 
 def test_a_missing_video_is_an_error_that_says_how_many_pairs_it_costs(root, embedder):
