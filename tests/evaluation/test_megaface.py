@@ -110,6 +110,56 @@ def test_every_rank_and_every_far_are_those_of_the_whole_matrix(large):
         assert found_there == large.at_far(far)
 
 
+def cosines(rows, others):
+    """Every cosine (N, M) in float64, and nothing of ours; equal rows have equal cosines to the last bit."""
+    a, b = (m / np.sqrt((m * m).sum(1, keepdims=True)) for m in (rows.astype(float), others.astype(float)))
+    return (a[:, None] * b[None]).sum(2)
+
+
+def with_copies_of_mates(rng, who):
+    """Faces and strangers of 96 numbers, some copies of probes; no cosine is nearly, but not quite, that of a pair."""
+    seen = rng.normal(size=(8, 96))[who] + rng.normal(size=(40, 96))
+    strangers = rng.normal(size=(3000, 96)) + 0.15 * seen[rng.integers(40, size=3000)]
+    strangers[::100] = seen[np.arange(30) % 15]
+    seen, strangers = seen.astype(np.float32), strangers.astype(np.float32)
+    pairs = np.sort(cosines(seen, seen)[(who[:, None] == who) & ~np.eye(40, dtype=bool)])
+    scores = cosines(seen, strangers)
+    place = np.searchsorted(pairs, scores).clip(1, len(pairs) - 1)
+    off = np.minimum(np.abs(scores - pairs[place - 1]), np.abs(scores - pairs[place]))
+    decided = ((off == 0) | (off > 1e-6)).all(0)  # float32 is exact to some 1e-7
+    return seen, strangers[decided][:2000]
+
+
+def of_signs(rng, who):
+    """64 signs each: lengths and cosines are exact in any arithmetic, and there are 33 cosines in all."""
+    seen = np.sign(rng.normal(size=(8, 64)))[who] * np.where(rng.random((40, 64)) < 0.18, -1, 1)
+    return seen.astype(np.float32), np.sign(rng.normal(size=(2000, 64))).astype(np.float32)
+
+
+@pytest.mark.parametrize("problem", [with_copies_of_mates, of_signs])
+def test_every_rank_and_every_number_of_accepted_strangers_are_those_of_plain_float64(problem):
+    who = np.arange(40) % 8
+    seen, strangers = problem(np.random.default_rng(8), who)
+    assert strangers.shape == (2000, seen.shape[1])
+    (found,) = evaluate_megaface(seen, who, strangers, sizes=[2000], ranks=2001, far=1.0).raw
+    negatives = cosines(seen, strangers)
+    rows, mates = np.nonzero((who[:, None] == who) & ~np.eye(40, dtype=bool))
+    positives = cosines(seen, seen)[rows, mates]
+    assert np.isin(positives, negatives).sum() > 20  # ties that count against the mate
+    ranks = 1 + (negatives[rows] >= positives[:, None]).sum(1)
+    assert np.array_equal(found.cmc, [np.mean(ranks <= rank) for rank in range(1, 2002)])
+    assert 0.05 < found.rank1 < 0.95
+
+    best = np.zeros(negatives.size + 1)  # TAR of the best threshold that accepts so many strangers, then: or fewer
+    flat = np.sort(negatives, axis=None)
+    for threshold in np.unique(positives):
+        accepted = len(flat) - np.searchsorted(flat, threshold)
+        best[accepted] = max(best[accepted], np.mean(positives >= threshold))
+    best = np.maximum.accumulate(best)
+    rates = np.arange(negatives.size + 1) / negatives.size
+    assert np.array_equal([found.verification.tar_at_far(rate) for rate in rates], best)
+
+
 def test_with_little_kept_low_rates_and_ranks_are_still_those_of_a_sort(large, monkeypatch):
     monkeypatch.setattr(tail, "ROOM", 256)  # so that much is dropped, many times
     (found,) = evaluate_megaface(

@@ -12,7 +12,7 @@ def names_of(pairs: Iterable[Pair]) -> list[str]:
 
 
 PLAIN = (
-    "leave one of these lines out; of LFW's own list, whose first line counts the others, by writing it as a plain list, "
+    "leave one of these lines out; of LFW's own list, whose first line counts all, by writing it as a plain list, "
     "left<TAB>right<TAB>same<TAB>fold on each line"
 )
 
