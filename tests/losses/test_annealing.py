@@ -20,9 +20,10 @@ def test_power_and_gamma_bend_the_schedule():
 
 
 @pytest.mark.parametrize("name", ["base", "gamma", "power", "minimum"])
-def test_a_negative_number_is_refused_by_name(name):
-    with pytest.raises(ValueError, match=name):
-        Annealing(**{name: -1.0})
+@pytest.mark.parametrize("value", [-1.0, "fast", None, True])
+def test_what_is_no_number_of_at_least_0_is_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=f"annealing {name} is {value!r}"):
+        Annealing(**{name: value})
 
 
 def batch():

@@ -1,8 +1,12 @@
 """What all thirteen losses promise."""
 
 import copy
+import inspect
 import io
+import math
+import re
 
+import numpy as np
 import pytest
 import torch
 from torch.func import functional_call
@@ -416,6 +420,37 @@ def test_an_unknown_loss_or_option_names_its_neighbours():
         create_loss("sphereface", D, K)
     with pytest.raises(ValueError, match="it takes m, annealing, gradient, chunk, sample"):
         create_loss("a_softmax", D, K, margin=4)
+    with pytest.raises(ValueError, match=r"arcface has no option 'sampel'; did you mean sample or scale\?$"):
+        create_loss("arcface", D, K, sampel=0.5)
+
+
+# A value that no option of its type takes; bool is a whole number to Python, and to nobody else.
+WRONG = {"int": ["four", True, 2.5, math.nan], "float": ["x", True, -1.0, math.inf], "bool": ["yes", 1, None]}
+
+
+@each_loss
+def test_an_option_of_a_wrong_type_is_an_error_that_says_what_came_and_what_is_taken(name):
+    """Types are read from the source of the signature here, and from Python's own records there."""
+    build = LOSSES[name]
+    text = inspect.getsource(build.__init__ if inspect.isclass(build) else build)
+    told = re.findall(r"(\w+): (int|float|bool)(?: \| None)? = ", text)
+    for option, kind in told + ([("chunk", "int"), ("sample", "float")] if "**mode" in text else []):
+        for value in WRONG[kind]:
+            with pytest.raises(ValueError, match=rf"^{option} is {re.escape(repr(value))}; {name} takes [a-z]"):
+                create_loss(name, D, K, **{option: value})
+
+
+@each_loss
+def test_every_option_takes_its_own_default(name):
+    given = inspect.signature(LOSSES[name]).parameters.values()
+    defaults = {each.name: each.default for each in given if each.default is not inspect.Parameter.empty}
+    state = create_loss(name, D, K, **defaults).state_dict()
+    assert state.keys() == create_loss(name, D, K).state_dict().keys()
+
+
+def test_numbers_may_come_from_numpy_and_whole_ones_with_a_point():
+    loss = create_loss("a_softmax", D, K, m=4.0, sample=np.float32(0.5), chunk=np.int64(3))
+    assert (loss.m, loss.sample, loss.chunk) == (4, 0.5, 3)
 
 
 @pytest.mark.parametrize(
@@ -436,6 +471,8 @@ def test_an_unknown_loss_or_option_names_its_neighbours():
         ("sphereface_r", {"version": "v3"}, "v1, v2"),
         ("sphereface_r", {"normalization": "half"}, "hard, soft, none"),
         ("sphereface2", {"alpha": 1.0}, "alpha 1.0"),
+        ("cosface", {"shard": "first"}, r"shard is 'first'; cosface takes \(a whole number, a whole number\) or None"),
+        ("a_softmax", {"gradient": ["exact"]}, r"gradient is \['exact'\]; a_softmax takes one of exact, caffe"),
     ],
 )
 def test_a_bad_option_is_an_error_that_names_it(name, options, message):

@@ -103,3 +103,8 @@ def test_the_bias_of_sphereface2_starts_where_pull_and_push_balance(classes):
     pull = 0.7 * sigmoid(-(40 * (g - 0.4) + loss.balanced_bias()))
     push = 0.3 * (classes - 1) * sigmoid(40 * (g + 0.4) + loss.balanced_bias())
     assert pull == pytest.approx(push, rel=1e-9)
+
+
+@pytest.mark.parametrize("classes", [2, 10_572])
+def test_the_bias_of_sphereface2_has_no_largest_radius(classes):
+    assert math.isfinite(create_loss("sphereface2", 8, classes, r=5000.0).balanced_bias())

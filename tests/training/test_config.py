@@ -3,6 +3,7 @@
 import math
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,6 +80,15 @@ def test_another_loss_brings_its_own_defaults():
         ("batch = 10\nphotos = 4", "choose a multiple"),
         ("loss = 'triplet'\nclassifier = 'sharded'", "cannot be sharded"),
         ("batch = = 3", "no TOML"),
+        ("[loss_options]\nm = 'four'", "loss_options: m is 'four'; a_softmax takes a whole number"),
+        ("[loss_options]\nsample = 'x'", "sample is 'x'; a_softmax takes a number of at least 0 or None"),
+        ("[loss_options]\nsample = 2", "sample is 2; it takes a fraction"),
+        ("[loss_options]\ngradiant = 'caffe'", "a_softmax has no option 'gradiant'; did you mean gradient"),
+        ("[loss_options]\nm = 5\ngradient = 'caffe'", "m is 5; .* use gradient='exact'"),
+        ("[loss_options]\nfeatures = 3", "a_softmax has no option 'features'"),
+        ("[loss_options.annealing]\ngamma = 1", r"a recipe says that with the table \[annealing\]"),
+        ("[loss_options]\nshard = [0, 2]", "a recipe says that with classifier = 'sharded'"),
+        ("loss = 'arcface'\n[loss_options]\nm = 4", "ArcFace takes a margin on the angle"),
     ],
 )
 def test_what_is_wrong_with_a_recipe_is_said_in_one_line(tmp_path, text, complaint):
@@ -87,6 +97,20 @@ def test_what_is_wrong_with_a_recipe_is_said_in_one_line(tmp_path, text, complai
         read_config(tmp_path / "mine.toml")
     assert "\n" not in str(caught.value)
     assert "mine.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_options_are_held_against_the_loss_when_a_recipe_is_read(tmp_path, loss):
+    (tmp_path / "mine.toml").write_text(f"loss = '{loss}'\n[loss_options]\nzzzz = 1")
+    with pytest.raises(ValueError, match=rf"mine\.toml: loss_options: {loss} has no option 'zzzz'; it takes "):
+        read_config(tmp_path / "mine.toml")
+
+
+def test_a_recipe_that_is_read_draws_no_random_numbers():
+    before = torch.get_rng_state()
+    load_recipe("paper_sphereface2")
+    load_recipe("paper")
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_an_unknown_recipe_names_the_known():

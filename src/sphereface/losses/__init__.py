@@ -1,6 +1,5 @@
 """A-Softmax and every loss it is compared with, by name."""
 
-import inspect
 import math
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +10,7 @@ from sphereface.losses.annealing import Annealing
 from sphereface.losses.base import FaceLoss
 from sphereface.losses.classifier import ASoftmax, Gradient, MarginSoftmax, Mode
 from sphereface.losses.euclidean import Center, Contrastive, Triplet
+from sphereface.losses.options import check_options
 from sphereface.losses.successors import SphereFace2, SphereFacePlus, SphereFaceR
 
 __all__ = ["LOSSES", "MODES", "Annealing", "FaceLoss", "create_loss"]
@@ -111,10 +111,5 @@ def create_loss(name: str, features: int, classes: int, **options: Any) -> FaceL
     if options.get("shard") is not None and "sharded" not in MODES[name]:
         able = ", ".join(loss for loss in LOSSES if "sharded" in MODES[loss])
         raise ValueError(f"{name} cannot be sharded over processes: let each hold all of it, or choose one of {able}")
-    known = [option for option in inspect.signature(LOSSES[name]).parameters if option not in ("features", "classes")]
-    if "mode" in known:
-        known = [option for option in known if option != "mode"] + list(Mode.__annotations__)
-    for option in options:
-        if option not in known:
-            raise ValueError(f"{name} has no option {option!r}; it takes {', '.join(known)}")
+    check_options(name, LOSSES[name], options)
     return LOSSES[name](features, classes, **options)

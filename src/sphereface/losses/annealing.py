@@ -1,6 +1,7 @@
 """The schedule that leads A-Softmax from an easy task to a hard one."""
 
 from dataclasses import dataclass
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -21,8 +22,9 @@ class Annealing:
 
     def __post_init__(self) -> None:
         for name in ("base", "gamma", "power", "minimum"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"annealing {name} is {getattr(self, name)!r}; it takes a number of at least 0")
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Real) or not value >= 0:
+                raise ValueError(f"annealing {name} is {value!r}; it takes a number of at least 0")
 
     def __call__(self, step: Tensor | int) -> Tensor:
         """Lambda at a step; step 1 is the first. A tensor in and out, so that a GPU need not wait for the host."""

@@ -135,9 +135,9 @@ class SphereFace2(Classifier):
         """
         z = self.alpha / ((1 - self.alpha) * (self.classes - 1))
         g = 2 * 0.5**self.t - 1
-        up, down = math.exp(self.r * (g - self.m)), math.exp(-self.r * (g + self.m))
-        root = abs(1 - z) + math.sqrt((1 - z) ** 2 + 4 * z * up * down)  # the form of the solution that does not cancel
-        return math.log(2 * z * down / root if z < 1 else root / (2 * up))
+        # The form of the solution that does not cancel, and in logarithms, so that no large r overflows.
+        root = abs(1 - z) + math.sqrt((1 - z) ** 2 + 4 * z * math.exp(-2 * self.r * self.m))
+        return math.log(2 * z / root) - self.r * (g + self.m) if z < 1 else math.log(root / 2) - self.r * (g - self.m)
 
     def compute(self, features: Tensor, labels: Tensor) -> Tensor:
         """The true class pulls, all others push."""

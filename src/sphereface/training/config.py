@@ -4,21 +4,23 @@ Paths, devices and workers change from machine to machine and are flags; everyth
 checkpoints as `config.toml`, and can be read back from there. `batch` is the global one, over all processes.
 """
 
-import difflib
 import json
 import math
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from pydantic import Field, ValidationError, model_validator
 
 from sphereface.contract import Alignment, Architecture, Norm, Record
 from sphereface.faces.warp import CROPS
-from sphereface.losses import LOSSES, MODES, Annealing
+from sphereface.losses import LOSSES, MODES, Annealing, create_loss
+from sphereface.losses.options import check_options, nearest
 from sphereface.models import MODELS
 
 ANNEALED = ("a_softmax", "l_softmax", "sphereface_plus")
+ELSEWHERE = {"annealing": "the table [annealing]", "shard": "classifier = 'sharded'"}  # options with a key of their own
 PAIRWISE = ("contrastive", "triplet")  # these learn from pairs of one person, so batches hold several photos of each
 
 
@@ -103,6 +105,14 @@ class TrainConfig(Record):
             raise ValueError(f"batch {self.batch} of {self.photos} photos a person; choose a multiple")
         if self.classifier == "sharded" and "sharded" not in MODES[self.loss]:
             raise ValueError(f"{self.loss} cannot be sharded; use classifier = 'replicated'")
+        for name in ELSEWHERE.keys() & self.loss_options:
+            raise ValueError(f"loss_options.{name}: a recipe says that with {ELSEWHERE[name]}")
+        try:
+            check_options(self.loss, LOSSES[self.loss], self.loss_options)
+            with torch.device("meta"):  # the smallest one, without numbers: what it does not take, it says now
+                create_loss(self.loss, 2, 3, **self.options())
+        except ValueError as error:
+            raise ValueError(f"loss_options: {error}") from error
         return self
 
     @property
@@ -183,10 +193,7 @@ def _neighbours(where: list[str]) -> str:
     """An unknown key, and the known ones that look like it."""
     inside: dict[str, type[Record]] = {"annealing": AnnealingConfig, "guard": GuardConfig}
     known = list((inside[where[0]] if len(where) > 1 and where[0] in inside else TrainConfig).model_fields)
-    near = difflib.get_close_matches(where[-1], known, n=3, cutoff=0.5)
-    return f"unknown key {'.'.join(where)!r}; " + (
-        f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
-    )
+    return f"unknown key {'.'.join(where)!r}; {nearest(where[-1], known)}"
 
 
 def _toml(values: dict[str, Any], table: str = "") -> str:
