@@ -255,15 +255,6 @@ def test_a_run_killed_when_only_its_report_was_missing_is_scored_again_and_leave
     assert len([entry for entry in read_log(tmp_path / "run") if entry["kind"] == "validation"]) == 1
 
 
-def test_new_people_are_learned_from_a_trained_network(faces, whole, tmp_path):
-    config = TINY.changed(steps=1, milestones=(), lr=1e-9)
-    run(faces, tmp_path / "tuned", config, init=whole / "model.safetensors")
-    for name, value in weights(whole).items():
-        torch.testing.assert_close(weights(tmp_path / "tuned")[name], value, rtol=1e-5, atol=1e-6)
-    with pytest.raises(ValueError, match="the recipe wants"):
-        run(faces, tmp_path / "other", config.changed(features=8), init=whole / "model.safetensors")
-
-
 def test_excluded_people_take_no_part(faces, tmp_path):
     (tmp_path / "exclude.txt").write_text("# not these\np0001\np0002/0003.png\n")
     run(faces, tmp_path / "run", TINY.changed(steps=2, milestones=()), exclude=tmp_path / "exclude.txt")

@@ -38,7 +38,7 @@ def train(
     validate_every: int | None = typer.Option(None, min=0, help="Steps between validations; 0: at the end."),
     pairs: Path | None = typer.Option(None, help="Pairs to validate on, instead of people set aside."),
     pairs_root: Path | None = typer.Option(None, help="Where the aligned faces of --pairs lie."),
-    init: Path | None = typer.Option(None, help="Start from this model's weights (fine-tuning)."),
+    init: Path | None = typer.Option(None, help="Start from this model: --recipe finetune."),
     exclude: Path | None = typer.Option(None, help="List of people and images to leave out, as `data audit` writes."),
     on_unreadable: FailOrSkip = typer.Option(FailOrSkip.fail, help="Images that cannot be read."),
     resume: bool = typer.Option(False, "--resume", help="Go on with the newest whole checkpoint, if there is one."),
@@ -59,7 +59,7 @@ def train(
     from sphereface.training.run import train as run
     from sphereface.training.setting import Place
 
-    config = load_recipe(recipe)
+    config = load_recipe(recipe, init)
     config = config.with_loss(loss) if loss is not None else config
     config = config.with_steps(steps) if steps is not None else config
     given = {

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from sphereface import parallel
+from sphereface.contract import Preprocessing, differences, read_card
+from sphereface.errors import ContractMismatch
 from sphereface.losses import FaceLoss, create_loss
 from sphereface.losses.classifier import ASoftmax, Classifier
 from sphereface.models import create_model, load_model
@@ -20,6 +22,7 @@ from sphereface.training.pieces import fill, pack_optimizer, pack_rng, unpack_op
 from sphereface.training.precision import LossScale
 
 CLASSWISE = ("weight", "bias")  # of a loss: those that have a row for each of its classes; centers are whole everywhere
+TAKE_ITS_OWN = "use --recipe finetune, or a TOML recipe that says nothing of the network, template and crop"
 
 
 @dataclass
@@ -133,6 +136,7 @@ def build_learner(config: TrainConfig, classes: int, device: torch.device, init:
     torch.manual_seed(config.seed)
     net = create_model(config.model, **config.architecture.model_dump(exclude={"name"}))
     if init is not None:
+        require_fitting(config, init)
         take_weights(net, init)
     shard = {"shard": (parallel.rank(), parallel.ranks())} if config.classifier == "sharded" else {}
     loss = create_loss(config.loss, config.features, classes, **config.options(), **shard)
@@ -145,10 +149,19 @@ def build_learner(config: TrainConfig, classes: int, device: torch.device, init:
 
 def take_weights(net: SphereFaceNet, path: Path) -> None:
     """Start from a trained network instead of from random numbers."""
-    trained = load_model(path)
-    if trained.architecture != net.architecture:
-        raise ValueError(
-            f"{path}: a network of {trained.architecture}; the recipe wants {net.architecture}: "
-            "give it the same model, features, width and norm"
+    net.load_state_dict(load_model(path).state_dict())
+
+
+def require_fitting(config: TrainConfig, init: Path) -> None:
+    """Raise unless a trained model is a run's network, and saw faces made as the run's are; reads its card only."""
+    card = read_card(init)
+    if card.architecture != config.architecture:
+        raise ContractMismatch(
+            f"{init}: a network of {card.architecture}; the recipe wants {config.architecture}: {TAKE_ITS_OWN}"
         )
-    net.load_state_dict(trained.state_dict())
+    found = differences(card.preprocessing, Preprocessing(**config.alignment.model_dump()))
+    if found:
+        listed = ", ".join(f"{field} {had} (this run: {wanted})" for field, (had, wanted) in found.items())
+        fixed = "a run feeds its network RGB, (pixel - 127.5) / 128, so this one cannot be trained further"
+        way_out = TAKE_ITS_OWN if found.keys() <= {"template", "crop"} else fixed
+        raise ContractMismatch(f"{init}: trained on faces of {listed}; {way_out}")

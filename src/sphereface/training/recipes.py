@@ -6,7 +6,10 @@ A recipe says nothing about where data lie or what device runs it, and `batch` i
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from sphereface.contract import read_card
+from sphereface.errors import ContractMismatch
 from sphereface.losses import LOSSES
 from sphereface.training.config import AnnealingConfig, TrainConfig, read_config
 
@@ -53,8 +56,8 @@ def small() -> TrainConfig:
 
 
 def finetune() -> TrainConfig:
-    """New people for a trained network (`--init`): a tenth of the rate, a new classifier, a warm-up."""
-    return small().changed(recipe="finetune", lr=0.01, warmup=100, steps=1_200, milestones=(800, 1_050))
+    """New people for a trained network (`--init`), whichever it is: half of `small`, a fifth of its rate, a warm-up."""
+    return small().with_steps(1_200).changed(recipe="finetune", lr=0.01, warmup=100)
 
 
 RECIPES: dict[str, Callable[[], TrainConfig]] = {
@@ -67,11 +70,26 @@ RECIPES: dict[str, Callable[[], TrainConfig]] = {
 }
 
 
-def load_recipe(name: str) -> TrainConfig:
-    """A recipe by name, or from a TOML file."""
+def network_of(model: Path) -> dict[str, Any]:
+    """The fields of a run that a trained model decides: which network, and what faces it was trained on."""
+    card = read_card(model)
+    if card.architecture is None:
+        raise ContractMismatch(f"{model}: its card names no architecture; wanted one that `sphereface train` made")
+    network = card.architecture.model_dump()
+    return {"model": network.pop("name"), **network, **card.preprocessing.alignment.model_dump()}
+
+
+def load_recipe(name: str, init: Path | None = None) -> TrainConfig:
+    """A recipe by name, or from a TOML file; what it does not say of the network and its faces, the model `init` does.
+
+    `finetune` says nothing of them, a file what it names, and every other recipe all.
+    """
     if name in RECIPES:
-        return RECIPES[name]()
+        config = RECIPES[name]()
+        return config if init is None or name != "finetune" else config.changed(**network_of(init))
     path = Path(name)
     if path.suffix == ".toml" or path.is_file():
-        return read_config(path)
+        config = read_config(path)
+        told = network_of(init) if init is not None else {}
+        return config.changed(**{field: told[field] for field in told.keys() - config.model_fields_set})
     raise ValueError(f"unknown recipe {name!r}; choose one of {', '.join(RECIPES)}, or a .toml file")

@@ -17,6 +17,7 @@ from sphereface.data.pairs import read_pairs
 from sphereface.data.writing import whole_file
 from sphereface.loading import FaceLoader, PeoplePhotos, ReadyFaces, Sampler, Scan, Shuffled, prepare, without
 from sphereface.training.config import TrainConfig, read_config
+from sphereface.training.learner import require_fitting
 from sphereface.training.log import versions
 from sphereface.training.precision import precision_note
 from sphereface.training.validation import Validation, hold_out
@@ -70,6 +71,8 @@ def claim(config: TrainConfig, place: Place) -> None:
     """Take the run's folder: a new one, or the same run's to resume; its settings are written or compared."""
     path = place.out / CONFIG
     precision_note(config, choose_device(place.device))  # a run that makes no sense leaves no trace
+    if place.init is not None:
+        require_fitting(config, place.init)
     if (place.out / CHECKPOINTS).is_dir() and not place.resume:
         raise ValueError(f"{place.out} holds a run; --resume goes on with it, or choose another --out")
     if place.resume and path.is_file():
