@@ -29,6 +29,17 @@ def test_the_papers_run_is_as_printed():
     assert config.annealing.build()(1659).item() == 5
 
 
+def test_the_authors_solver_is_the_papers_run_with_what_caffe_does():
+    printed, released = load_recipe("paper").model_dump(), load_recipe("prototxt").model_dump()
+    assert {name for name in printed if printed[name] != released[name]} == {
+        "recipe", "batch", "caffe_momentum", "loss_options",
+    }  # fmt: skip
+    assert released["loss_options"] == {"m": 4, "gradient": "caffe"}
+    for mode in ({}, {"chunk": 3}, {"sample": 0.5}, {"shard": (0, 1)}):
+        loss = create_loss("a_softmax", 8, 5, **released["loss_options"], **mode)
+        assert loss(torch.randn(4, 8), torch.arange(4)).isfinite()
+
+
 def test_there_is_a_recipe_for_every_rival():
     assert {load_recipe(name).loss for name in RECIPES if name.startswith("paper")} == set(LOSSES)
 

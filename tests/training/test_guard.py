@@ -4,9 +4,15 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
+from sphereface.errors import JobFailed
+from sphereface.losses import create_loss
+from sphereface.losses.classifier import sample_classes
+from sphereface.models import create_model, save_model
 from sphereface.training.config import GuardConfig
 from sphereface.training.guard import Guard
+from tests.training.conftest import TINY, run
 
 
 def verdict(losses, classes=1000, window=200):
@@ -59,6 +65,40 @@ def test_a_low_plateau_is_a_finished_run():
 
 def test_losses_without_a_known_height_are_judged_by_numbers_only():
     assert verdict(np.full(500, math.log(1000)), classes=None) is None
+
+
+@pytest.mark.parametrize(("sample", "shards"), [(0.1, 1), (0.25, 3), (0.1, 7), (1.0, 2)])
+def test_a_sample_is_as_large_as_the_guard_thinks(sample, shards):
+    """Counted from samples that the losses of all processes really draw."""
+    classes, batch = 1000, 9
+    losses = [create_loss("a_softmax", 2, classes, sample=sample, shard=(rank, shards)) for rank in range(shards)]
+    for _ in range(20):
+        labels = torch.randint(classes, (batch,))
+        drawn = [
+            sample_classes(labels[(labels >= first) & (labels < end)] - first, end - first, sample)
+            for first, end in (loss.rows for loss in losses)
+        ]
+        assert sum(map(len, drawn)) == losses[0].compared(batch)
+
+
+def test_a_sample_that_depends_on_the_people_of_a_batch_has_no_known_height():
+    assert create_loss("a_softmax", 2, 1000, sample=0.1).compared(101) is None
+    assert create_loss("a_softmax", 2, 1000, sample=0.1, shard=(0, 10)).compared(11) is None
+    assert create_loss("a_softmax", 2, 1000).compared(5000) == 1000
+
+
+def test_a_run_that_stands_at_log_of_its_sample_is_lost(faces, tmp_path):
+    net = create_model("sphereface4", width=0.02, features=4)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.zero_()  # features of no length; a rate of next to nothing leaves them there
+    save_model(net, tmp_path / "collapsed.safetensors")
+    config = TINY.changed(
+        width=0.02, features=4, batch=4, steps=230, milestones=(), loss_options={"m": 3, "sample": 0.5},
+        lr=1e-12, checkpoint_every=1000, guard={"rollbacks": 0},
+    )  # fmt: skip
+    with pytest.raises(JobFailed, match=r"loss stood at log K = 1\.386 for 200 steps"):  # log 4, of 8 people
+        run(faces, tmp_path / "run", config, init=tmp_path / "collapsed.safetensors")
 
 
 def test_after_a_rollback_the_window_begins_anew():

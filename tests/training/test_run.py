@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,8 +19,10 @@ from sphereface import parallel
 from sphereface.contract import read_card
 from sphereface.errors import JobFailed, UnreadableImage
 from sphereface.models import load_model
+from sphereface.training.checkpoint import open_checkpoint
+from sphereface.training.guard import Guard, Lost
 from sphereface.training.log import read_log
-from sphereface.training.run import train
+from sphereface.training.run import Run, train
 from sphereface.training.setting import Place
 from tests.training.conftest import TINY, command, run, same, weights
 
@@ -180,6 +183,84 @@ def test_a_recipe_made_to_diverge_ends_with_advice(faces, tmp_path):
     assert read_log(tmp_path / "run")[-1]["outcome"] == "failed"
     assert len([entry for entry in read_log(tmp_path / "run") if entry["kind"] == "rollback"]) == 3
     assert (tmp_path / "run" / "report.html").exists()
+
+
+class Killed(Exception):
+    """What a run does not survive."""
+
+
+def poisoned(monkeypatch, bad: set[int], killed: set[int] = frozenset()):
+    """Steps, counted over all attempts, that end in a loss which is no number, or before which the run is killed."""
+    from sphereface.training import run as module
+
+    real, calls = module.learn, []
+
+    def learn(*given):
+        calls.append(len(calls))
+        if calls[-1] in killed:
+            raise Killed
+        report = real(*given)
+        return report._replace(loss=report.loss * float("nan")) if calls[-1] in bad else report
+
+    monkeypatch.setattr(module, "learn", learn)
+
+
+def rollbacks(out):
+    return [
+        (entry["step"], entry["lr_factor"], entry["rollbacks"])
+        for entry in read_log(out)
+        if entry["kind"] == "rollback"
+    ]
+
+
+def test_a_run_killed_right_after_a_rollback_goes_on_as_slowly(faces, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        poisoned(patch, {12})
+        run(faces, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        # The rollback goes from step 15, the first look after 12, to 10; then comes call 15.
+        poisoned(patch, {12}, {15})
+        with pytest.raises(Killed):
+            run(faces, tmp_path / "run")
+        assert run(faces, tmp_path / "run", resume=True).outcome == "finished"
+    assert rollbacks(tmp_path / "run") == rollbacks(tmp_path / "whole") == [(10, 0.5, 1)]
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+
+
+def test_rollbacks_to_the_beginning_are_counted_over_kills(faces, tmp_path, monkeypatch):
+    poisoned(monkeypatch, {2, 7, 13}, {5, 6, 12})  # looks come after every 5 steps
+    config = TINY.changed(guard={"rollbacks": 2})
+    for resume in (False, True, True):  # killed after one rollback, before its first step again, after a second
+        with pytest.raises(Killed):
+            run(faces, tmp_path / "run", config, resume=resume)
+    assert rollbacks(tmp_path / "run")[-1] == (0, 0.25, 2)
+    with pytest.raises(JobFailed, match="after 2 rollbacks"):
+        run(faces, tmp_path / "run", config, resume=True)
+
+
+def test_taken_back_to_its_beginning_a_run_forgets_its_best_validation(faces, tmp_path, monkeypatch):
+    told, lost = iter([0.9, 0.6, 0.7, *[0.5] * 50]), [Lost("a plateau from the beginning on", -1, "")]
+    monkeypatch.setattr(Run, "score", lambda _: {"accuracy": next(told)})
+    monkeypatch.setattr(Guard, "watch", lambda _, step, *__: lost.pop() if step == 5 and lost else None)
+    run(faces, tmp_path / "run", TINY.changed(validation_people=2, validate_every=2))
+    assert rollbacks(tmp_path / "run") == [(0, 0.5, 1)]
+    saved = open_checkpoint(tmp_path / "run" / "checkpoints" / "step-00000024")
+    assert saved.state["best"] == [0.7, 2]  # and not 0.9, of weights that are gone
+
+
+@pytest.mark.parametrize(("annealing", "lambda_"), [(None, False), ({"gamma": 0.5}, True)])
+def test_a_preview_is_drawn_without_faces_and_nothing_is_trained(tmp_path, annealing, lambda_):
+    given = command(tmp_path / "nowhere", tmp_path / "run", "--preview", config=TINY.changed(annealing=annealing))
+    ran = subprocess.run(given, capture_output=True, text=True, check=True)
+    assert ran.stdout == f"Preview: {tmp_path / 'run' / 'preview.html'}\n"
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["preview.html"]
+    heads = re.findall(r"<th[^>]*>([^<]*)", (tmp_path / "run" / "preview.html").read_text())
+    assert ("lambda" in heads) == lambda_
+    assert "acts like m: close" in heads
+    if not lambda_:  # the margin is m = 3 from the first step to the last
+        rows = re.findall(r"<tr>(.*?)</tr>", (tmp_path / "run" / "preview.html").read_text(), re.DOTALL)
+        cells = [re.findall(r"<td[^>]*>([^<]*)", row) for row in rows]
+        assert {tuple(row[2:5]) for row in cells if row} == {("3", "3", "3")}
 
 
 def test_unreadable_images_are_refused_at_the_start_or_left_out(faces, tmp_path):

@@ -99,6 +99,19 @@ class Classifier(FaceLoss):
         here = labels[(labels >= 0) & (labels < len(self.weight))]
         return sample_classes(here, len(self.weight), self.sample, torch.Generator(labels.device).manual_seed(seed))
 
+    def compared(self, batch: int) -> int | None:
+        """With how many classes a step on a batch compares; None where that changes with the people in the batch.
+
+        A sample is never smaller than the people who must be in it.
+        """
+        if self.sample is None:
+            return self.classes
+        ranks = self.shard[1] if self.shard else 1
+        held = [end - first for first, end in (class_range(self.classes, rank, ranks) for rank in range(ranks))]
+        sizes = [math.ceil(self.sample * rows) for rows in held]
+        always = all(size >= min(batch, rows) for size, rows in zip(sizes, held, strict=True))
+        return sum(sizes) if always else None
+
 
 class MarginSoftmax(Classifier):
     """Softmax over the angles to each class, the true class judged by a harder angle.

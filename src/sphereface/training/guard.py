@@ -3,6 +3,12 @@
 A run is lost when the loss or its gradient is no number, or when the loss has stood still for a whole window at log K,
 where all logits are equal, or at 87.3 = -log(FLT_MIN), where float32 has no smaller probability. Then the run goes
 back to a checkpoint from before, learns at a lower rate, and lets lambda fall more slowly.
+
+K is the number of classes that a step compares with: of a sample, where the loss takes one. Where a loss adds a term to
+its softmax (contrastive, SphereFace+, SphereFace-R with soft lengths), a lost run stands at log K plus what that term
+happens to be. It depends on directions of features or weights, which logits near 0 say nothing about, and may itself
+still fall; so no height is known, and such a standstill is left to whoever looks at the curve. The term of center loss
+goes to 0 with the features. What is no number, and 87.3, is noticed for all.
 """
 
 import math
@@ -27,7 +33,7 @@ class Lost:
 
 @dataclass
 class Guard:
-    """Watches the losses of a run with K classes; K is None for losses whose standstill has no known height."""
+    """Watches the losses of a run, K classes a step; K is None where a standstill has no known height."""
 
     rule: GuardConfig
     classes: int | None

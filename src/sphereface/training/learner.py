@@ -43,11 +43,15 @@ class Learner:
     def slow_down(self) -> None:
         """Learn at a lower rate from now on, and let lambda fall more slowly."""
         rule = self.config.guard
-        self.rollbacks += 1
-        self._set_pace(self.lr_factor * rule.lr_factor, self.gamma_factor * rule.gamma_factor)
+        self.set_pace(self.lr_factor * rule.lr_factor, self.gamma_factor * rule.gamma_factor, self.rollbacks + 1)
 
-    def _set_pace(self, lr_factor: float, gamma_factor: float) -> None:
-        self.lr_factor, self.gamma_factor = lr_factor, gamma_factor
+    def pace(self) -> dict[str, float]:
+        """What rollbacks did, and how many there were."""
+        return {"lr_factor": self.lr_factor, "gamma_factor": self.gamma_factor, "rollbacks": self.rollbacks}
+
+    def set_pace(self, lr_factor: float, gamma_factor: float, rollbacks: int) -> None:
+        """Learn as fast as after so many rollbacks."""
+        self.lr_factor, self.gamma_factor, self.rollbacks = lr_factor, gamma_factor, rollbacks
         if isinstance(self.loss, ASoftmax) and self.config.annealing is not None:
             schedule = self.config.annealing.build()
             self.loss.annealing = replace(schedule, gamma=schedule.gamma * gamma_factor)
@@ -69,7 +73,6 @@ class Learner:
         first, last = self.rows
         if parallel.rank() and not self._is_shard():
             first = last  # the first process writes what all of them hold
-        kept = {"lr_factor": self.lr_factor, "gamma_factor": self.gamma_factor, "rollbacks": self.rollbacks}
         return save_checkpoint(
             folder,
             step,
@@ -83,7 +86,7 @@ class Learner:
             rows=(first, last),
             classes=self.loss.classes if split else 0,
             by_rank=pack_rng(self.device),
-            state={**state, **kept, "optimizer": packed.settings, "scaler": self.scaler.state_dict()},
+            state={**state, **self.pace(), "optimizer": packed.settings, "scaler": self.scaler.state_dict()},
             rank=parallel.rank(),
             gather=parallel.gather_json,
         )
@@ -115,8 +118,7 @@ class Learner:
         if numbers is not None:
             unpack_rng(numbers, self.device, source=source)
         lr_factor, gamma_factor, rollbacks = (state[name] for name in ("lr_factor", "gamma_factor", "rollbacks"))
-        self.rollbacks = int(rollbacks)  # type: ignore[arg-type]
-        self._set_pace(float(lr_factor), float(gamma_factor))  # type: ignore[arg-type]
+        self.set_pace(float(lr_factor), float(gamma_factor), int(rollbacks))  # type: ignore[arg-type]
 
     def _loss_tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The loss's tensors with a row for each class, by names as a checkpoint has them, and the others."""

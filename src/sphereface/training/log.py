@@ -110,7 +110,7 @@ class RunLog:
         head = {"kind": kind, "step": step, "time": now}
         entry = {**head, **_plain(values or {}), **head}  # these three come first, and nothing else is called so
         line = json.dumps(entry, ensure_ascii=False, allow_nan=False).encode(errors="backslashreplace") + b"\n"
-        self._append(line, to_disk=kind in ("checkpoint", "end"))
+        self._append(line, to_disk=kind in ("checkpoint", "rollback", "end"))
         if self._board is not None:
             self._tell_board(kind, step, entry)
 
@@ -195,6 +195,15 @@ def read_log(folder: str | Path) -> list[Entry]:
             history = [old for old in history if old["step"] <= step or old["kind"] in stays]
         history.append(entry)
     return history
+
+
+def last_rollback(folder: str | Path, step: int) -> Entry | None:
+    """The last rollback that a run which goes on from a step has behind it; None if there is none, or no sound log."""
+    try:
+        history = read_log(folder)
+    except DataFormatError:
+        return None
+    return next((old for old in reversed(history) if old["kind"] == "rollback" and old["step"] <= step), None)
 
 
 def _entries(path: Path) -> list[Entry]:

@@ -20,8 +20,12 @@ def paper() -> TrainConfig:
 
 
 def prototxt() -> TrainConfig:
-    """The authors' released solver: as the paper, with Caffe's momentum and 256 faces a step, for one GPU."""
-    return paper().changed(recipe="prototxt", batch=256, caffe_momentum=True)
+    """The authors' released solver and layer: Caffe's momentum, that layer's gradient, 256 faces a step, for one GPU.
+
+    Their own crops are made with the template "matlab"; this recipe keeps "sphereface", as all others do.
+    """
+    options = {"m": 4, "gradient": "caffe"}
+    return paper().changed(recipe="prototxt", batch=256, caffe_momentum=True, loss_options=options)
 
 
 def rival(loss: str) -> TrainConfig:

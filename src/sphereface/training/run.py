@@ -14,13 +14,14 @@ from sphereface import parallel
 from sphereface.contract import Card, Preprocessing
 from sphereface.errors import JobFailed
 from sphereface.loading import FaceLoader, ReadyFaces
+from sphereface.losses.classifier import Classifier
 from sphereface.models import save_model
 from sphereface.training.allocation import keep_freed_memory
 from sphereface.training.checkpoint import Checkpoint, forget_after, newest_checkpoint, open_checkpoint, prune
-from sphereface.training.config import TrainConfig
+from sphereface.training.config import ANNEALED, TrainConfig
 from sphereface.training.guard import Guard, Lost
 from sphereface.training.learner import Learner, build_learner
-from sphereface.training.log import LiveLine, RunLog, to_stderr
+from sphereface.training.log import LiveLine, RunLog, last_rollback, to_stderr
 from sphereface.training.optimizer import set_rate
 from sphereface.training.report import preview, write_report
 from sphereface.training.setting import (
@@ -90,6 +91,8 @@ def train(config: TrainConfig, place: Place, *, say: Say = to_stderr) -> Trained
             run.say = run.line.say
             if not start:
                 run.log.write("start", 0, beginning(config, place, faces, validation, device))
+                if learner.rollbacks:  # of an attempt that was killed before its first checkpoint
+                    run.log.write("rollback", 0, {"reason": "in an earlier attempt", **learner.pace()})
         try:
             with stop_signals() as stop:
                 outcome = run.steps(stop)
@@ -118,8 +121,9 @@ class Run:
     waiting: list[tuple[int, Report]] = field(default_factory=list)  # steps whose numbers nobody looked at yet
 
     def __post_init__(self) -> None:
-        classes = None if self.config.loss in UNKNOWN_HEIGHT else self.learner.loss.classes
-        self.guard = Guard(self.config.guard, classes)
+        loss = self.learner.loss
+        known = isinstance(loss, Classifier) and self.config.loss not in UNKNOWN_HEIGHT
+        self.guard = Guard(self.config.guard, loss.compared(self.config.batch) if known else None)
         self.folder = self.place.out / CHECKPOINTS
         self.net = spread(self.learner.net)
 
@@ -244,10 +248,19 @@ class Run:
         found = parallel.on_first(self._tidy_and_find)
         if found is None:
             self.say(f"{self.place.out}: no checkpoint to resume from; the run begins")
+            self.recall_rollbacks()
             return 0
         self.restore(open_checkpoint(self.folder / found, verify=False))
+        self.recall_rollbacks()
         self.say(f"resumed at step {self.loader.step:,}")
         return self.loader.step
+
+    def recall_rollbacks(self) -> None:
+        """Go on as slowly as before where a run was killed after a rollback and before its next checkpoint."""
+        last = parallel.on_first(lambda: last_rollback(self.place.out, self.loader.step))
+        if last is not None and last.get("rollbacks", 0) > self.learner.rollbacks:
+            self.learner.set_pace(last["lr_factor"], last["gamma_factor"], last["rollbacks"])
+            self.guard.forget()
 
     def _tidy_and_find(self) -> str | None:
         """Remove what a killed run was writing; returns the name of the newest whole checkpoint."""
@@ -276,20 +289,19 @@ class Run:
         lr_factor, gamma_factor = self.learner.lr_factor, self.learner.gamma_factor
         if good is None:
             self.learner = build_learner(self.config, self.learner.loss.classes, self.learner.device, self.place.init)
-            self.loader.step = 0
+            self.loader.step, self.best = 0, None
         else:
             self.restore(open_checkpoint(self.folder / good, verify=False))
-        self.learner.lr_factor, self.learner.gamma_factor, self.learner.rollbacks = lr_factor, gamma_factor, slowed
+        self.learner.set_pace(lr_factor, gamma_factor, slowed)
         self.learner.slow_down()
         self.net = spread(self.learner.net)
         self.guard.forget()
         self.waiting.clear()
         back = self.loader.step
-        told = {"reason": lost.reason, "lr_factor": self.learner.lr_factor, "gamma_factor": self.learner.gamma_factor}
         pace = f"rate x {self.learner.lr_factor:g}, gamma x {self.learner.gamma_factor:g}"
         self.say(f"{lost.reason}: back to step {back:,}, {pace}")
         if self.log is not None and self.line is not None:
-            self.log.write("rollback", back, told)
+            self.log.write("rollback", back, {"reason": lost.reason, **self.learner.pace()})
             self.line.meter.rewind(back)
         parallel.barrier()
 
@@ -345,7 +357,7 @@ def preview_run(config: TrainConfig, out: Path) -> Path:
     """Draw what a recipe's rate, lambda and margin will do, and train nothing."""
     schedule = config.annealing.build() if config.annealing else None
     lambdas = schedule(torch.arange(1, config.steps + 1)).tolist() if schedule else None
-    m = config.options().get("m", 4) if config.annealing else None
+    m = int(config.options().get("m", 4)) if config.loss in ANNEALED else None  # without annealing, m itself
     page = out / "preview.html"
     preview([config.lr_at(step) for step in range(config.steps)], lambdas, m).write(page)
     return page
