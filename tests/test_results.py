@@ -3,13 +3,13 @@
 import json
 import math
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sphereface.bench import megaface
+from sphereface.bench import megaface, scale
 from sphereface.bench.detection import markdown
 from sphereface.data.synthetic import VERSION
 from sphereface.experiments.openset import CONTENDERS, FULL, RATES
@@ -100,6 +100,19 @@ def test_our_layers_learn_faster_than_torchs_at_every_size():
 def test_a_classifier_over_two_processes_holds_little_more_than_half_in_each():
     [two] = [row for row in json.loads((ROOT / "results" / "scale.json").read_text())["memory"] if row["ranks"] == 2]
     assert two["sharded_to_replicated"] <= 0.55
+
+
+def test_the_page_about_scale_shows_what_was_measured():
+    found, page = json.loads((ROOT / "results" / "scale.json").read_text()), (ROOT / "docs" / "scale.md").read_text()
+    assert scale.measured_table(found) in page
+    for row in found["memory"]:
+        setup = scale.Setup(row["ranks"], found["classes"], found["batch"] // row["ranks"] * row["ranks"])
+        for kind, sharded in scale.KINDS.items():
+            of_kind = replace(setup, sharded=sharded)
+            assert row[kind]["formula"] == sum(scale.classifier_bytes(of_kind).values())
+            assert row[kind]["measured"] == pytest.approx(scale.most_bytes(of_kind), rel=0.01)
+    for row in found["sent"]:
+        assert f"| {row['ranks']} | {row['classifier']} | {row['formula_total']:,} | {row['written']:,} |" in page
 
 
 def test_megaface_at_full_scale_costs_at_most_twice_the_bare_product_in_little_memory():

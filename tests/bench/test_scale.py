@@ -1,10 +1,13 @@
 """The formulas of docs/scale.md against what real processes hold and send."""
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import torch
 
+from sphereface import parallel
 from sphereface.bench import scale
 from sphereface.models import create_model
 
@@ -45,13 +48,29 @@ def test_the_bytes_sent_are_those_of_the_formulas(measured):
 def test_the_formulas_at_a_size_that_one_can_check_by_hand():
     setup = scale.Setup(ranks=4, classes=1000, batch=8, features=10, backbone=100)
     assert scale.classifier_bytes(setup) == dict.fromkeys(("weights", "gradients", "momentum"), 10_000) | {
-        "logits": 8 * 250 * 4
+        "logits": 8 * 250 * 4,
+        "batch": 8 * (8 * 10 * 4),
     }
+    assert scale.most_bytes(setup) == 4 * 10_000 + 8_000 + 2_560
     sent = scale.bytes_sent(setup)
     assert sent == {"backbone": 600, "features": 240, "labels": 48, "partials": 144, "d_features": 240}
     whole = scale.Setup(ranks=4, classes=1000, batch=8, features=10, backbone=100, sharded=False)
     assert scale.bytes_sent(whole) == {"backbone": 600, "classifier": 60_000}
     assert scale.classifier_bytes(whole)["logits"] == 2 * 1000 * 4
+    assert scale.classifier_bytes(whole)["batch"] == 8 * (2 * 10 * 4)
+
+
+def peak_of_a_large_batch(setup):
+    torch.set_num_threads(1)
+    return scale.classifier_peak(scale.Setup(**setup))
+
+
+def test_a_large_batch_takes_what_the_formula_says_and_what_the_network_gave():
+    """A batch of 32,768 with few classes: besides the formula, features and gradient of the process's own half."""
+    setup = scale.Setup(2, 64, 32_768)
+    own = 2 * setup.batch // 2 * setup.features * 4
+    for peak in parallel.launch(peak_of_a_large_batch, 2, asdict(setup)):
+        assert peak == pytest.approx(scale.most_bytes(setup) + own, rel=0.12)
 
 
 def test_the_page_shows_the_table_that_the_formulas_make():

@@ -16,6 +16,9 @@ from sphereface.losses.sharded import global_loss
 from sphereface.models import create_model
 
 FLOAT, LABEL = 4, 8  # bytes of a number and of a label
+# Arrays of (B, D) that a step holds at its fullest, in `losses.softmax`: features, weights of their true classes, both
+# at unit length, the gradient, and three on the way to the gradient of the true classes.
+BATCHES = 8
 KINDS = {"sharded": True, "replicated": False}  # the smaller first: a process's peak only ever grows
 WARM_UP, STEPS = 2, 3  # the first steps of DistributedDataParallel also settle its buckets
 
@@ -39,7 +42,14 @@ def classifier_bytes(setup: Setup) -> dict[str, int]:
     samples = setup.batch if setup.sharded else setup.batch // setup.ranks
     weights = rows * setup.features * FLOAT
     logits = samples * min(rows, setup.chunk or rows) * FLOAT
-    return {"weights": weights, "gradients": weights, "momentum": weights, "logits": logits}
+    batch = BATCHES * samples * setup.features * FLOAT
+    return {"weights": weights, "gradients": weights, "momentum": weights, "logits": logits, "batch": batch}
+
+
+def most_bytes(setup: Setup) -> int:
+    """What a process grows to if its allocator keeps what a step frees: the optimizer needs the weights once more."""
+    held = classifier_bytes(setup)
+    return sum(held.values()) + held["weights"]
 
 
 def bytes_sent(setup: Setup) -> dict[str, int]:
@@ -188,8 +198,8 @@ def table(examples: list[Setup] = EXAMPLES) -> str:
     """Memory and bytes sent of some setups, as Markdown."""
     lines = [
         "| processes | classes | batch | chunk | weights, gradients, momentum: replicated | sharded | logits "
-        "| sent: network | features and back | partials | sent, replicated classifier |",
-        "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| gathered batch | sent: network | features and back | partials | sent, replicated classifier |",
+        "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for setup in examples:
         whole, held = classifier_bytes(replace(setup, sharded=False)), classifier_bytes(setup)
@@ -197,11 +207,29 @@ def table(examples: list[Setup] = EXAMPLES) -> str:
         cells = [
             f"{setup.ranks:,}", f"{setup.classes:,}", f"{setup.batch:,}",
             f"{setup.chunk:,}" if setup.chunk else "none",
-            size(3 * whole["weights"]), size(3 * held["weights"]), size(held["logits"]), size(sent["backbone"]),
-            size(sent["features"] + sent["labels"] + sent["d_features"]), size(sent["partials"]),
-            size(other["classifier"]),
+            size(3 * whole["weights"]), size(3 * held["weights"]), size(held["logits"]), size(held["batch"]),
+            size(sent["backbone"]), size(sent["features"] + sent["labels"] + sent["d_features"]),
+            size(sent["partials"]), size(other["classifier"]),
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def measured_table(found: dict[str, Any]) -> str:
+    """Memory as `bench_scale` measured it, as Markdown, beside the most that the formulas allow."""
+    lines = [
+        "| processes | replicated | by formula | sharded | by formula | sharded / replicated |",
+        "|--:|--:|--:|--:|--:|--:|",
+    ]
+    for row in found["memory"]:
+        ranks = row["ranks"]
+        setup = Setup(ranks, found["classes"], found["batch"] // ranks * ranks, found["features"])
+        cells = [
+            f"{count / 1e6:,.0f} MB"
+            for kind in ("replicated", "sharded")
+            for count in (row[kind]["measured"], most_bytes(replace(setup, sharded=KINDS[kind])))
+        ]
+        lines.append(f"| {ranks} | {' | '.join(cells)} | {row['sharded_to_replicated']:.2f} |")
     return "\n".join(lines)
 
 

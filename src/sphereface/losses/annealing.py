@@ -23,7 +23,7 @@ class Annealing:
     def __post_init__(self) -> None:
         for name in ("base", "gamma", "power", "minimum"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Real) or not value >= 0:
+            if isinstance(value, bool) or not isinstance(value, Real) or not float(value) >= 0:
                 raise ValueError(f"annealing {name} is {value!r}; it takes a number of at least 0")
 
     def __call__(self, step: Tensor | int) -> Tensor:

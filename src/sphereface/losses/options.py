@@ -39,12 +39,12 @@ def accepts(value: object, kind: Any) -> bool:
             return any(accepts(value, each) for each in get_args(kind))
         case origin if origin is tuple:
             kinds = get_args(kind)
-            fits = isinstance(value, tuple | list) and len(value) == len(kinds)
-            return fits and all(map(accepts, value, kinds))  # type: ignore[arg-type]
+            return isinstance(value, tuple | list) and len(value) == len(kinds) and all(map(accepts, value, kinds))
         case origin if origin in (int, float):
-            number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+            if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+                return False
             # All real options are margins, weights, lengths or exponents: none is negative.
-            return number and (value % 1 == 0 if kind is int else value >= 0)  # type: ignore[operator]
+            return float(value).is_integer() if kind is int else float(value) >= 0
     return isinstance(value, kind)
 
 

@@ -134,7 +134,7 @@ class SphereFace2(Classifier):
         alpha sigma(-(r (g - m) + b)) = (1 - alpha) (K - 1) sigma(r (g + m) + b)
         """
         z = self.alpha / ((1 - self.alpha) * (self.classes - 1))
-        g = 2 * 0.5**self.t - 1
+        g: float = 2 * 0.5**self.t - 1
         # The form of the solution that does not cancel, and in logarithms, so that no large r overflows.
         root = abs(1 - z) + math.sqrt((1 - z) ** 2 + 4 * z * math.exp(-2 * self.r * self.m))
         return math.log(2 * z / root) - self.r * (g + self.m) if z < 1 else math.log(root / 2) - self.r * (g - self.m)

@@ -122,8 +122,10 @@ class Run:
 
     def __post_init__(self) -> None:
         loss = self.learner.loss
-        known = isinstance(loss, Classifier) and self.config.loss not in UNKNOWN_HEIGHT
-        self.guard = Guard(self.config.guard, loss.compared(self.config.batch) if known else None)
+        if self.config.loss in UNKNOWN_HEIGHT or not isinstance(loss, Classifier):
+            self.guard = Guard(self.config.guard, None)
+        else:
+            self.guard = Guard(self.config.guard, loss.compared(self.config.batch))
         self.folder = self.place.out / CHECKPOINTS
         self.net = spread(self.learner.net)
 
