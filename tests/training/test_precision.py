@@ -212,7 +212,7 @@ def float16_run(faces, out, *, resume=False):
     learner = build_learner(config, CLASSES, CPU)
     learner.scaler = LossScale(factor=TOO_LARGE)
     told = []
-    run = Run(config, place, learner, build_loader(config, place, ready, CPU), None, told.append)
+    run = Run(config, place, learner, build_loader(config, place, ready, CPU), None, ready, told.append)
     run.resume()
     assert run.steps(Stop()) == "finished"
     return run, told

@@ -91,7 +91,6 @@ def test_asked_to_stop_a_run_saves_and_can_go_on(faces, tmp_path, number):
     assert process.returncode == 130
     assert "--resume goes on" in out
     (path,) = (tmp_path / "run" / "checkpoints").iterdir()
-    assert int(path.name[5:]) % 10 == 0
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Angles between photos of people who were trained on" in page
     assert read_log(tmp_path / "run")[-1]["outcome"] == "interrupted"
@@ -240,7 +239,7 @@ def test_rollbacks_to_the_beginning_are_counted_over_kills(faces, tmp_path, monk
 
 def test_taken_back_to_its_beginning_a_run_forgets_its_best_validation(faces, tmp_path, monkeypatch):
     told, lost = iter([0.9, 0.6, 0.7, *[0.5] * 50]), [Lost("a plateau from the beginning on", -1, "")]
-    monkeypatch.setattr(Run, "score", lambda _: {"accuracy": next(told)})
+    monkeypatch.setattr(Run, "score", lambda _: {"accuracy": next(told), "whose": "people"})
     monkeypatch.setattr(Guard, "watch", lambda _, step, *__: lost.pop() if step == 5 and lost else None)
     run(faces, tmp_path / "run", TINY.changed(validation_people=2, validate_every=2))
     assert rollbacks(tmp_path / "run") == [(0, 0.5, 1)]

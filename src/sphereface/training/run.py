@@ -144,7 +144,8 @@ class Run:
                 self.waiting.append((batch.step, report))
                 done = batch.step + 1
                 due = self.is_due(done)
-                if due or done % LOOK == 0:
+                alone = stop.asked and parallel.ranks() == 1  # several must agree, and they do at a look
+                if due or done % LOOK == 0 or alone:
                     lost = self.look()
                     stopping = stop.agreed()
                     if lost is None and (due or stopping):
