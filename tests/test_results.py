@@ -160,6 +160,15 @@ def test_the_recipe_of_the_comparison_is_the_one_that_users_get():
     assert Trial("a_softmax", 0.05, 0, 0.5, 2_400).config().model_dump(mode="json") == REAL["config"]
 
 
+def test_view_1_of_lfw_is_scored_whole_and_sface_is_as_good_there_as_it_should_be():
+    for model, least in (("sface", 0.988), ("ours", 0.88)):
+        found = json.loads((ROOT / "results" / f"lfw-view1-{model}.json").read_text())
+        assert (found["pairs_scored"], found["pairs_listed"], found["missing"]) == (1000, 1000, {})
+        assert found["dev_train"] == {"used": 2200, "listed": 2200}
+        assert set(found["rules"]) == {"authors", "insightface", "best"}
+        assert found["rules"]["authors"]["accuracy"]["value"] >= least
+
+
 def test_a_planted_bias_is_found_in_every_network_and_nothing_in_those_without():
     found = json.loads((ROOT / "results" / "planted-bias.json").read_text())
     assert found["starved_found"] == [6, 6]
