@@ -144,8 +144,8 @@ class Run:
                 self.waiting.append((batch.step, report))
                 done = batch.step + 1
                 due = self.is_due(done)
-                alone = stop.asked and parallel.ranks() == 1  # several must agree, and they do at a look
-                if due or done % LOOK == 0 or alone:
+                need_not_agree = stop.asked and parallel.ranks() == 1  # several agree at a look, or one would wait
+                if due or done % LOOK == 0 or need_not_agree:
                     lost = self.look()
                     stopping = stop.agreed()
                     if lost is None and (due or stopping):
@@ -195,7 +195,7 @@ class Run:
             self.save(done)
 
     def validate(self, done: int) -> None:
-        """Score the network on people it has not seen, and tell of it."""
+        """Score the network on the people that it is validated on, and tell of it."""
         told = self.score()
         if self.best is None or told["accuracy"] > self.best[0]:
             self.best = told["accuracy"], done

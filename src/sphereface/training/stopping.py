@@ -22,7 +22,7 @@ class Stop:
 
 @contextmanager
 def stop_signals() -> Iterator[Stop]:
-    """Take Ctrl-C and SIGTERM as a wish to stop at the next look; a second Ctrl-C stops at once."""
+    """Take Ctrl-C and SIGTERM as a wish to stop where a run can go on; a second Ctrl-C stops at once."""
     stop = Stop()
 
     def ask(number: int, _: FrameType | None) -> None:
