@@ -1,4 +1,6 @@
-"""Convolutions whose weight gradient is computed by Winograd's minimal filtering."""
+"""Convolutions whose gradients are computed by Winograd's minimal filtering."""
+
+import threading
 
 import pytest
 import torch
@@ -6,79 +8,128 @@ from torch import nn
 from torch.nn import functional as F
 
 from sphereface.models import create_model, winograd
-from sphereface.models.winograd import Conv3x3, tiles_of_gradient, tiles_of_input, weight_gradient
+from sphereface.models.winograd import A, B, Conv3x3, G, Tiles, gradients, single_threads, threads_for
 
-B_T = torch.tensor([[1.0, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]])
-A_T = torch.tensor([[1.0, 1, 1, 0], [0, 1, -1, -1]])
-SHAPES = [(1, 1, 1, 1, 1), (2, 3, 5, 6, 4), (3, 4, 2, 7, 6), (2, 2, 3, 5, 7), (9, 5, 4, 2, 3)]  # images, C, O, H, W
+# images, C, O, H, W
+SHAPES = [(1, 1, 1, 1, 1), (2, 3, 5, 6, 4), (3, 4, 2, 7, 6), (2, 2, 3, 5, 7), (9, 5, 4, 2, 3), (2, 1, 2, 8, 9)]
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
 
 
 def problem(images, channels, out, height, width, dtype=torch.float64):
     torch.manual_seed(0)
     x = torch.randn(images, channels, height, width, dtype=dtype)
-    return x, torch.randn(images, out, height, width, dtype=dtype)
+    weight = torch.randn(out, channels, 3, 3, dtype=dtype)
+    return x, weight, torch.randn(images, out, height, width, dtype=dtype)
 
 
-def by_definition(x, grad):
-    """dw[o, c, i, j] = sum over images and places (y, x) of e[o, y, x] d[c, y + i - 1, x + j - 1]."""
+def by_definition(x, weight, grad):
+    """With y[o, y, x] = sum of w[o, c, i, j] d[c, y + i - 1, x + j - 1], each w and each d gets its share of e."""
     bordered = F.pad(x, (1, 1, 1, 1))
     height, width = grad.shape[2:]
-    found = x.new_zeros(grad.shape[1], x.shape[1], 3, 3)
+    of_input, of_weight = torch.zeros_like(bordered), torch.zeros_like(weight)
     for i in range(3):
         for j in range(3):
-            found[:, :, i, j] = torch.einsum("nohw, nchw -> oc", grad, bordered[:, :, i : i + height, j : j + width])
-    return found
+            place = slice(i, i + height), slice(j, j + width)
+            of_weight[:, :, i, j] = torch.einsum("nohw, nchw -> oc", grad, bordered[:, :, *place])
+            of_input[:, :, *place] += torch.einsum("nohw, oc -> nchw", grad, weight[:, :, i, j])
+    return of_input[:, :, 1:-1, 1:-1], of_weight
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
-def test_the_weight_gradient_is_that_of_the_definition(shape, memory_format):
-    x, grad = (tensor.to(memory_format=memory_format) for tensor in problem(*shape))
-    torch.testing.assert_close(weight_gradient(x, grad), by_definition(x, grad))
+def test_gradients_are_those_of_the_definition(shape, memory_format):
+    given = [tensor.to(memory_format=memory_format) for tensor in problem(*shape)]
+    torch.testing.assert_close(gradients(*given), by_definition(*given))
+
+
+def test_of_no_images_there_is_nothing_to_learn():
+    of_input, of_weight = gradients(*problem(0, 3, 2, 5, 4))
+    assert of_input.shape == (0, 3, 5, 4)
+    assert torch.equal(of_weight, torch.zeros(2, 3, 3, 3, dtype=torch.float64))
 
 
 def test_any_number_of_images_at_a_time_gives_the_same(monkeypatch):
-    x, grad = problem(7, 4, 3, 6, 5)
-    expected = by_definition(x, grad)
-    for numbers in (1, 3 * 16 * 9 * 4, 1 << 30):  # one image, three and then one left over, all
-        monkeypatch.setattr(winograd, "TILE_NUMBERS", numbers)
-        torch.testing.assert_close(weight_gradient(x, grad), expected)
+    given = problem(7, 4, 3, 6, 5)
+    expected = by_definition(*given)
+    for tiles in (1, 3 * 4, 1 << 20):  # one image, three and then one left over, all
+        monkeypatch.setattr(winograd, "TILES", tiles)
+        torch.testing.assert_close(gradients(*given), expected)
+
+
+@pytest.mark.parametrize("images", [2, 3, 7])
+def test_threads_that_share_the_images_give_the_same(images, monkeypatch, two_threads):
+    monkeypatch.setattr(winograd, "TILES", 8)
+    given = problem(images, 4, 3, 6, 5)
+    assert threads_for(given[0]) == 2
+    torch.testing.assert_close(gradients(*given), by_definition(*given))
+
+
+def test_images_are_shared_only_if_there_are_enough_for_all(two_threads):
+    assert threads_for(torch.empty(64, 1, 8, 8)) == 2
+    assert threads_for(torch.empty(63, 1, 8, 8)) == 1  # 252 tiles; two threads want half of 256 each
+    assert threads_for(torch.empty(1, 1, 640, 640)) == 1
+    torch.set_num_threads(1)
+    assert threads_for(torch.empty(64, 1, 8, 8)) == 1
+
+
+def test_threads_that_share_the_images_change_nothing_for_others(two_threads):
+    """Each of them computes alone; the one that waits for them, and those that come later, with as many as before."""
+    single_threads.cache_clear()
+    assert set(single_threads(2).map(lambda _: torch.get_num_threads(), range(8))) == {1}
+    assert torch.get_num_threads() == 2
+    found = []
+    later = threading.Thread(target=lambda: found.append((torch.ones(3).sum(), torch.get_num_threads())[1]))
+    later.start()
+    later.join()
+    assert found == [2]
 
 
 def test_tiles_are_products_with_the_matrices_of_the_paper():
     """And A^T [(G w G^T) (B^T d B)] A of them is the convolution."""
-    x, grad = problem(2, 3, 2, 6, 4, torch.float32)
-    bordered = F.pad(x, (1, 1, 1, 1))
-    d, e = tiles_of_input(x).view(4, 4, 2, 3, 2, 3), tiles_of_gradient(grad).view(4, 4, 2, 3, 2, 2)
-    weight = torch.randn(2, 3, 3, 3)
-    expected = F.conv2d(x, weight, padding=1)
+    x, weight, grad = problem(2, 3, 2, 8, 5)
+    bordered, of_output = F.pad(x, (1, 4, 1, 1)), F.pad(grad, (0, 3))
+    tiles = Tiles(x, outputs=2)
+    d, e = tiles.of_input(x).clone().view(6, 6, 2, 2, 2, 3), tiles.of_gradient(grad).view(6, 6, 2, 2, 2, 2)
+    expected = F.pad(F.conv2d(x, weight, padding=1), (0, 3))
+    a, b, g = A.double(), B.double(), G
     for image in range(2):
-        for line in range(3):
+        for line in range(2):
             for place in range(2):
-                tile = bordered[image, :, 2 * line : 2 * line + 4, 2 * place : 2 * place + 4]
-                transformed = B_T @ tile @ B_T.T
-                ours = d[:, :, image, line, place].permute(2, 1, 0)  # (C, lines, places)
-                torch.testing.assert_close(ours, transformed)
-                of_output = grad[image, :, 2 * line : 2 * line + 2, 2 * place : 2 * place + 2]
-                torch.testing.assert_close(e[:, :, image, line, place].permute(2, 1, 0), A_T.T @ of_output @ A_T)
-                product = (winograd.G @ weight @ winograd.G.T * transformed).sum(1)
-                y = expected[image, :, 2 * line : 2 * line + 2, 2 * place : 2 * place + 2]
-                torch.testing.assert_close(A_T @ product @ A_T.T, y, rtol=1e-4, atol=1e-5)
+                tile = bordered[image, :, 4 * line : 4 * line + 6, 4 * place : 4 * place + 6]
+                inside = slice(4 * line, 4 * line + 4), slice(4 * place, 4 * place + 4)
+                torch.testing.assert_close(d[:, :, image, line, place].permute(2, 0, 1), b.T @ tile @ b)
+                torch.testing.assert_close(
+                    e[:, :, image, line, place].permute(2, 0, 1), a @ of_output[image, :, *inside] @ a.T
+                )
+                y = a.T @ (g @ weight @ g.T * (b.T @ tile @ b)).sum(1) @ a
+                kept = 4 if place == 0 else 1  # of five columns
+                torch.testing.assert_close(y[:, :, :kept], expected[image, :, *inside][:, :, :kept])
 
 
-def test_in_float32_it_is_off_by_rounding_alone():
-    x, grad = problem(16, 64, 64, 14, 12, torch.float32)
-    truth = by_definition(x.double(), grad.double())
-    off = (weight_gradient(x, grad) - truth).abs().max() / truth.abs().max()
-    assert off < 2e-6
+@pytest.mark.parametrize("channels", [64, 256])
+def test_in_float32_they_are_off_by_rounding_alone(channels):
+    given = problem(16, channels, channels, 14, 12, torch.float32)
+    truth = by_definition(*(tensor.double() for tensor in given))
+    for found, expected in zip(gradients(*given), truth, strict=True):
+        assert (found - expected).abs().max() < 2e-5 * expected.abs().max()
+        assert (found - expected).norm() < 5e-6 * expected.norm()
 
 
-def test_it_is_the_same_to_the_last_bit_each_time():
-    x, grad = problem(5, 64, 64, 14, 12, torch.float32)
-    first = weight_gradient(x, grad)
+def test_they_are_the_same_to_the_last_bit_each_time(two_threads):
+    given = problem(48, 64, 64, 14, 12, torch.float32)
+    assert threads_for(given[0]) == 2
+    first = gradients(*given)
     for extra in range(1, 4):
         kept = torch.empty(extra * 7)  # what is allocated next lies elsewhere
-        assert torch.equal(weight_gradient(x.clone(), grad.clone()), first)
+        for found, before in zip(gradients(*(tensor.clone() for tensor in given)), first, strict=True):
+            assert torch.equal(found, before)
         del kept
 
 
@@ -148,7 +199,9 @@ def test_it_is_used_only_where_it_applies():
         assert way(Conv3x3(64, 64), x) != "FastBackwardBackward"
 
 
-def test_a_network_trains_with_it_as_it_does_with_torchs(monkeypatch):
+@pytest.mark.parametrize("tiles", [8, 1 << 20], ids=["shared", "together"])
+def test_a_network_trains_with_it_as_it_does_with_torchs(tiles, monkeypatch, two_threads):
+    monkeypatch.setattr(winograd, "TILES", tiles)
     torch.manual_seed(0)
     net = create_model("sphereface10", features=8)
     faces = torch.rand(2, 3, 112, 96) * 2 - 1
