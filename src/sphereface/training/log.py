@@ -1,4 +1,4 @@
-"""What a run tells while it runs: a log that survives a kill, TensorBoard for those who like it, one live line.
+"""What a run writes down while it runs: a log that survives a kill, and TensorBoard for those who like it.
 
 docs/training-log.md says what the lines of `log.jsonl` hold.
 """
@@ -8,13 +8,10 @@ import math
 import os
 import platform
 import sys
-import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import cv2
 import numpy as np
@@ -22,10 +19,6 @@ import torch
 
 import sphereface
 from sphereface.errors import DataFormatError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.live import Live
 
 LOG, BOARD = "log.jsonl", "tensorboard"
 Kind = Literal["start", "resume", "step", "validation", "checkpoint", "rollback", "note", "end"]
@@ -257,155 +250,3 @@ def _scalars(values: Mapping[str, Any], above: str = "") -> list[tuple[str, floa
         elif isinstance(value, int | float) and not isinstance(value, bool) and name != "step":
             found.append((f"{above}{name}", float(value)))
     return found
-
-
-class _Mark(NamedTuple):
-    time: float
-    step: int
-    images: int
-
-
-class Meter:
-    """Smoothed loss, speed and time left, from what the steps of a run report.
-
-    Speed is that of the last half minute, whatever the run did in it.
-    """
-
-    WINDOW = 30.0  # seconds
-    MEMORY = 0.98  # of the loss: about the last 50 reports count
-
-    def __init__(self, steps: int, *, start: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
-        self.steps, self._clock = steps, clock
-        self._marks = deque([_Mark(clock(), start, 0)])
-        self._sum = self._weight = 0.0
-        self._latest = math.nan
-
-    def see(self, step: int, loss: float, *, images: int) -> None:
-        """Hear of a step that is done, and of how many images were seen since the last report."""
-        last = self._marks[-1]
-        self._marks.append(_Mark(self._clock(), step, last.images + images))
-        while len(self._marks) > 2 and self._marks[1].time <= self._marks[-1].time - self.WINDOW:
-            self._marks.popleft()
-        self._latest = loss
-        if math.isfinite(loss):
-            self._sum = self.MEMORY * self._sum + (1 - self.MEMORY) * loss
-            self._weight = self.MEMORY * self._weight + (1 - self.MEMORY)
-
-    def rewind(self, step: int) -> None:
-        """Hear that the run went back to a step: what is smoothed begins anew."""
-        self._marks = deque([_Mark(self._clock(), step, 0)])
-        self._sum = self._weight = 0.0
-
-    @property
-    def step(self) -> int:
-        """The last step that was heard of."""
-        return self._marks[-1].step
-
-    @property
-    def loss(self) -> float:
-        """The smoothed loss; one that is not finite shows as it is, and does not stay in the mean."""
-        return self._sum / self._weight if math.isfinite(self._latest) and self._weight else self._latest
-
-    @property
-    def images_per_second(self) -> float:
-        """How fast the run is; nan at first."""
-        first, last = self._marks[0], self._marks[-1]
-        return (last.images - first.images) / (last.time - first.time) if last.time > first.time else math.nan
-
-    @property
-    def seconds_left(self) -> float:
-        """How long the rest takes at this speed; nan at first."""
-        first, last = self._marks[0], self._marks[-1]
-        done = last.step - first.step
-        return (self.steps - last.step) * (last.time - first.time) / done if done > 0 else math.nan
-
-
-class LiveLine:
-    """One line on standard error that says how a run goes; where that is no terminal, a line every `every` seconds.
-
-    >>> with LiveLine(steps=28_000) as line:
-    ...     line.update(1, loss=9.2, lr=0.1, images=128, lambda_=892.9)
-    """
-
-    REFRESH = 0.2  # seconds: a line that changes faster cannot be read
-
-    def __init__(
-        self,
-        steps: int,
-        *,
-        start: int = 0,
-        every: float = 30.0,
-        console: "Console | None" = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        from rich.console import Console
-
-        self.meter = Meter(steps, start=start, clock=clock)
-        self._console = console or Console(stderr=True)
-        self._clock, self._pause = clock, self.REFRESH if self._console.is_terminal else every
-        self._text, self._shown, self._due = "", "", -math.inf
-        self._live: Live | None = None
-
-    def update(self, step: int, *, loss: float, lr: float, images: int, lambda_: float | None = None) -> None:
-        """Hear of a step that is done; `images` were seen since the last report."""
-        self.meter.see(step, loss, images=images)
-        now = self._clock()
-        if now < self._due and step < self.meter.steps:
-            return
-        self._due = now + self._pause
-        self._text = describe(self.meter, lr=lr, lambda_=lambda_)
-        self._show()
-
-    def say(self, text: str) -> None:
-        """Say something that stays, above the line."""
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    def _show(self) -> None:
-        if self._live is not None:
-            from rich.text import Text
-
-            self._live.update(Text(self._text, no_wrap=True, overflow="ellipsis"), refresh=True)
-        elif self._text != self._shown:
-            self.say(self._text)
-        self._shown = self._text
-
-    def __enter__(self) -> "LiveLine":
-        if self._console.is_terminal:
-            from rich.live import Live
-
-            # No thread of its own, for the loader may fork; and standard output stays for results.
-            self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False)
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
-
-def describe(meter: Meter, *, lr: float, lambda_: float | None = None) -> str:
-    """How a run goes, in one line."""
-    speed = meter.images_per_second
-    parts = [
-        f"step {meter.step:,}/{meter.steps:,}",
-        f"loss {meter.loss:.4g}",
-        *([] if lambda_ is None else [f"lambda {lambda_:.4g}"]),
-        f"lr {lr:.3g}",
-        *([] if math.isnan(speed) else [f"{speed:,.0f} images/s" if speed >= 10 else f"{speed:.1f} images/s"]),
-        *([] if math.isnan(meter.seconds_left) else [f"{clock_time(meter.seconds_left)} left"]),
-    ]
-    return "  ".join(parts)
-
-
-def clock_time(seconds: float) -> str:
-    """A length of time as hours:minutes:seconds.
-
-    >>> clock_time(3725)
-    '1:02:05'
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}"

@@ -14,7 +14,8 @@ from sphereface.metrics import roc
 from sphereface.reports import figures
 from sphereface.reports.figures import Line, Panel
 from sphereface.reports.html import Report
-from sphereface.training.log import Entry, clock_time, read_log
+from sphereface.training.live import clock_time
+from sphereface.training.log import Entry, read_log
 from sphereface.training.validation import NEVER_SEEN, TRAINED_ON, Hardest, Scores
 
 PAGE, CONFIG = "report.html", "config.toml"

@@ -21,7 +21,8 @@ from sphereface.training.checkpoint import Checkpoint, forget_after, newest_chec
 from sphereface.training.config import ANNEALED, TrainConfig
 from sphereface.training.guard import Guard, Lost
 from sphereface.training.learner import Learner, build_learner
-from sphereface.training.log import LiveLine, RunLog, last_rollback, to_stderr
+from sphereface.training.live import LiveLine
+from sphereface.training.log import RunLog, last_rollback, to_stderr
 from sphereface.training.optimizer import set_rate
 from sphereface.training.report import preview, write_report
 from sphereface.training.setting import (
