@@ -75,6 +75,8 @@ def test_images_are_shared_only_if_there_are_enough_for_all(two_threads):
     assert threads_for(torch.empty(64, 1, 8, 8)) == 2
     assert threads_for(torch.empty(63, 1, 8, 8)) == 1  # 252 tiles; two threads want half of 256 each
     assert threads_for(torch.empty(1, 1, 640, 640)) == 1
+    assert threads_for(torch.empty(64, 128, 8, 8)) == 2  # as many tiles each as channels
+    assert threads_for(torch.empty(64, 129, 8, 8)) == 1
     torch.set_num_threads(1)
     assert threads_for(torch.empty(64, 1, 8, 8)) == 1
 

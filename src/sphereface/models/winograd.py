@@ -104,15 +104,19 @@ def gradients(
     list(run_all(torch.no_grad()(work), range(threads)))  # whether gradients are recorded, each thread says for itself
     if of_filters is None:
         return of_input, None
-    by_place = torch.einsum("ai, bj, aboc -> oijc", g, g, of_filters.sum(0).view(6, 6, *weight.shape[:2]))
+    total = of_filters[0] if threads == 1 else of_filters.sum(0)
+    by_place = torch.einsum("ai, bj, aboc -> oijc", g, g, total.view(6, 6, *weight.shape[:2]))
     return of_input, by_place.contiguous().permute(0, 3, 1, 2)
 
 
 def threads_for(x: Tensor) -> int:
-    """Threads that share the images: all, if there are enough tiles for each, else one, whose operations use all."""
-    threads, (images, _, height, width) = torch.get_num_threads(), x.shape
-    enough = images * math.ceil(height / 4) * math.ceil(width / 4) >= threads * TILES // 2
-    return threads if enough and images >= threads else 1
+    """Threads that share the images: all, if there are enough tiles for each, else one, whose operations use all.
+
+    Each that shares has a gradient of all filters to itself, as large as that of as many tiles as there are channels.
+    """
+    threads, (images, channels, height, width) = torch.get_num_threads(), x.shape
+    tiles = images * math.ceil(height / 4) * math.ceil(width / 4)
+    return threads if images >= threads and tiles >= threads * max(TILES // 2, channels) else 1
 
 
 @cache
