@@ -73,7 +73,7 @@ def detection(
 @app.command()
 def layers(
     repeats: int = typer.Option(9, min=1, help="Rounds; the median counts."),
-    batch: int = typer.Option(64, min=1, help="Images."),
+    batch: int = typer.Option(128, min=1, help="Images; by default those of a step in the paper."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
 ) -> None:
     """Backward passes of our convolution and PReLU on a CPU, against torch's own.
