@@ -79,8 +79,8 @@ def gradients(
 ) -> tuple[Tensor | None, Tensor | None]:
     """Of a convolution's input (N, C, H, W) and weights (O, C, 3, 3), from that of its output (N, O, H, W).
 
-    The images are shared out among threads that each do all of their part alone: cores that take turns at every
-    operation would have to send each other what lies in their caches, and how fast that is depends on the machine.
+    The images are shared out among threads that each do all of their part alone, and so find it in their own caches:
+    with all threads at every operation, the same layer took twice as long at some times as at others.
     """
     threads = threads_for(x)
     shares = [slice(*ends) for ends in pairwise(len(x) * share // threads for share in range(threads + 1))]
