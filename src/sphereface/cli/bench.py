@@ -73,16 +73,16 @@ def detection(
 @app.command()
 def layers(
     repeats: int = typer.Option(9, min=1, help="Rounds; the median counts."),
-    batch: int = typer.Option(128, min=1, help="Images; by default those of a step in the paper."),
+    batch: int | None = typer.Option(None, min=1, help="Images; by default those of a step in the paper."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
 ) -> None:
     """Backward passes of our convolution and PReLU on a CPU, against torch's own.
 
     Example: sphereface bench layers --json > results/layers.json
     """
-    from sphereface.bench.layers import bench_layers
+    from sphereface.bench.layers import BATCH, bench_layers
 
-    result: dict[str, Any] = bench_layers(repeats=repeats, batch=batch, say=say)
+    result: dict[str, Any] = bench_layers(repeats=repeats, batch=batch or BATCH, say=say)
     if as_json:
         typer.echo(json.dumps(result, indent=2))
         return

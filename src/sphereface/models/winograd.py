@@ -11,16 +11,18 @@ input are
     dw = G^T [sum over tiles of (A e A^T) (B^T d B)] G
     dd = B [sum over outputs of (A e A^T) (G w G^T)] B^T, added up where tiles overlap,
 
-36 matrix products each. The values are torch's but for rounding, which is some millionths of the largest gradient, a
-few times that of a sum taken straight. The forward pass is torch's own, so that a network says the same whether it
+36 matrix products each. The values are torch's but for rounding: some millionths of the largest gradient, about ten
+times what a sum taken straight is off by. The forward pass is torch's own, so that a network says the same whether it
 is trained or used. `sphereface bench layers` measures the backward pass, two thirds of the time, against torch's.
 """
 
 import math
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from functools import cache
 from itertools import pairwise
+from queue import SimpleQueue
 from typing import Any
 
 import torch
@@ -35,6 +37,7 @@ B = torch.tensor([
 A = torch.tensor([[1.0, 0, 0, 0], [1, 1, 1, 1], [1, -1, 1, -1], [1, 2, 4, 8], [1, -2, 4, -8], [0, 0, 0, 1]])
 TILES = 256  # at a time: enough for a matrix product, few enough that they stay in a core's cache
 FEWEST = 64  # channels, on either side; with fewer the matrices are too narrow to gain
+PRECISE = torch.float32, torch.float64  # enough for numbers that differ as much as those of A, B and G
 
 
 class Conv3x3(nn.Conv2d):
@@ -46,10 +49,15 @@ class Conv3x3(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, H, W) -> (N, O, H / stride, W / stride)."""
         trained_on_cpu = torch.is_grad_enabled() and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
-        wide_enough = min(self.in_channels, self.out_channels) >= FEWEST
-        if trained_on_cpu and wide_enough and self.stride == (1, 1) and x.ndim == 4:
+        if trained_on_cpu and self._gains(x) and not torch.compiler.is_compiling():
             return FastBackward.apply(x, self.weight, self.bias)  # type: ignore[no-any-return, no-untyped-call]
         return super().forward(x)
+
+    def _gains(self, x: Tensor) -> bool:
+        """Whether there are tiles, and enough of them: the filters are transformed however few images there are."""
+        wide_enough = min(self.in_channels, self.out_channels) >= FEWEST
+        precise = x.dtype == self.weight.dtype and x.dtype in PRECISE
+        return wide_enough and precise and self.stride == (1, 1) and x.ndim == 4 and tiles_in(x) >= TILES // 2
 
 
 class FastBackward(torch.autograd.Function):
@@ -70,7 +78,8 @@ class FastBackward(torch.autograd.Function):
             return torch.ops.aten.convolution_backward(  # type: ignore[no-any-return]
                 grad, x, weight, [len(weight)], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, ctx.needs_input_grad
             )
-        of_input, of_weight = gradients(x, weight, grad, for_input=for_input, for_weight=for_weight)
+        with torch.autocast("cpu", enabled=False):
+            of_input, of_weight = gradients(x, weight, grad, for_input=for_input, for_weight=for_weight)
         return of_input, of_weight, grad.sum((0, 2, 3)) if for_bias else None
 
 
@@ -79,19 +88,18 @@ def gradients(
 ) -> tuple[Tensor | None, Tensor | None]:
     """Of a convolution's input (N, C, H, W) and weights (O, C, 3, 3), from that of its output (N, O, H, W).
 
-    The images are shared out among threads that each do all of their part alone, and so find it in their own caches:
-    with all threads at every operation, the same layer took twice as long at some times as at others.
+    The images are shared out among threads that each do all of their part alone, and so find it in their own caches.
     """
-    threads = threads_for(x)
+    threads = sharers(x)
     shares = [slice(*ends) for ends in pairwise(len(x) * share // threads for share in range(threads + 1))]
-    rooms = [Tiles(x[share], outputs=len(weight)) for share in shares]
+    workplaces = [Tiles(x[share], outputs=len(weight)) for share in shares]
     g = G.to(weight)
     filters = torch.einsum("ai, bj, ocij -> aboc", g, g, weight).reshape(36, *weight.shape[:2])  # G w G^T
     of_input = torch.empty_like(x) if for_input else None
     of_filters = filters.new_zeros(threads, *filters.shape) if for_weight else None
 
     def work(number: int) -> None:
-        share, tiles = shares[number], rooms[number]
+        share, tiles = shares[number], workplaces[number]
         for first in range(share.start, share.stop, tiles.images):
             some = slice(first, min(first + tiles.images, share.stop))
             e = tiles.of_gradient(grad[some])
@@ -100,8 +108,12 @@ def gradients(
             if of_input is not None:
                 tiles.add_up(e, filters, out=of_input[some])
 
-    run_all = map if threads == 1 else single_threads(threads).map
-    list(run_all(torch.no_grad()(work), range(threads)))  # whether gradients are recorded, each thread says for itself
+    # Each thread has its own say in what is recorded for gradients; here nothing is.
+    unrecorded = torch.inference_mode(torch.is_inference_mode_enabled())(torch.no_grad()(work))
+    if threads == 1:
+        unrecorded(0)
+    else:
+        single_threads(threads).map(unrecorded, threads)
     if of_filters is None:
         return of_input, None
     total = of_filters[0] if threads == 1 else of_filters.sum(0)
@@ -109,33 +121,83 @@ def gradients(
     return of_input, by_place.contiguous().permute(0, 3, 1, 2)
 
 
-def threads_for(x: Tensor) -> int:
-    """Threads that share the images: all, if there are enough tiles for each, else one, whose operations use all.
+def tiles_in(x: Tensor) -> int:
+    """How many tiles images (N, C, H, W) have."""
+    return len(x) * math.ceil(x.shape[2] / 4) * math.ceil(x.shape[3] / 4)
 
-    Each that shares has a gradient of all filters to itself, as large as that of as many tiles as there are channels.
+
+def sharers(x: Tensor) -> int:
+    """Threads that share the images: all, if there is enough for each, else one, whose operations use all.
+
+    Each has a sum of its own over its tiles, (36, O, C), which must be small beside A e A^T of them, (36, tiles, O).
     """
-    threads, (images, channels, height, width) = torch.get_num_threads(), x.shape
-    tiles = images * math.ceil(height / 4) * math.ceil(width / 4)
-    return threads if images >= threads and tiles >= threads * max(TILES // 2, channels) else 1
+    threads = torch.get_num_threads()
+    enough = tiles_in(x) >= threads * max(TILES // 2, x.shape[1])
+    return threads if enough and len(x) >= threads else 1
 
 
-@cache
-def single_threads(number: int) -> ThreadPoolExecutor:
-    """So many threads, whose operations use no other threads."""
-    executor, all_there = ThreadPoolExecutor(number, "winograd"), threading.Barrier(number)
+class SingleThreads:
+    """So many threads, whose operations use no other threads.
 
-    def settle(_: int) -> None:
+    They never end: a program does not wait for them, and a thread that outlives its main one can go on with them. How
+    many threads a new thread uses is one number for all of torch, so that another one which starts just while these
+    settle may take theirs, 1, for its own.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.tasks: SimpleQueue[tuple[Future[None], Callable[[int], None], int]] = SimpleQueue()
+        all_settled = threading.Barrier(number + 1)
+        try:
+            for _ in range(number):
+                threading.Thread(target=self._run, args=(all_settled,), name="winograd", daemon=True).start()
+            all_settled.wait()
+        except BaseException:
+            all_settled.abort()  # or those that started would wait for the others
+            raise
+        finally:
+            torch.set_num_threads(number)  # for threads that come later
+
+    def _run(self, all_settled: threading.Barrier) -> None:
         torch.get_num_threads()  # a thread's first question sets its number to everybody's, and only then is it its own
         torch.set_num_threads(1)
-        all_there.wait()  # so that each of them settles
+        try:
+            all_settled.wait()
+        except threading.BrokenBarrierError:
+            return
+        while True:
+            future, work, number = self.tasks.get()
+            try:
+                future.set_result(work(number))
+            except BaseException as error:  # noqa: BLE001 the one who waits is told
+                future.set_exception(error)
 
-    list(executor.map(settle, range(number)))
-    torch.set_num_threads(number)  # everybody's again: threads that come later start with it
-    return executor
+    def map(self, work: Callable[[int], None], number: int) -> None:
+        """Do the pieces of some work, 0 to number - 1, and wait for them; an error in one of them is raised here."""
+        futures = [Future[None]() for _ in range(number)]
+        for piece, future in enumerate(futures):
+            self.tasks.put((future, work, piece))
+        wait(futures)
+        for future in futures:
+            future.result()
+
+
+SETTLING = threading.Lock()
+
+
+def single_threads(number: int) -> SingleThreads:
+    """So many of them, always the same."""
+    with SETTLING:
+        return _single_threads(number)
+
+
+_single_threads = cache(SingleThreads)
 
 
 class Tiles:
-    """Tiles of a few images at a time, in memory that serves for all images, so that it stays in the cache."""
+    """Tiles of a few images at a time, in memory that serves for all images, so that it stays in the cache.
+
+    So what a method returns is good until the next one is called; A e A^T until the next images.
+    """
 
     def __init__(self, x: Tensor, *, outputs: int) -> None:
         _, self.channels, height, width = x.shape

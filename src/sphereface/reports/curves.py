@@ -4,7 +4,7 @@ A curve is a staircase, as the numbers behind it are: nothing between two of its
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +71,7 @@ def draw_roc(
         axes.set_xlabel(x)
         axes.set_ylabel(y)
 
-    return _stairs(curves, finish, f"{name}: {y} over {x}")
+    return _stairs(curves, finish, f"{name}: {y} over {x}", corner="lower right")
 
 
 def draw_det(
@@ -88,7 +88,7 @@ def draw_det(
         axes.set_xlabel(x)
         axes.set_ylabel(y)
 
-    return _stairs(errors, finish, f"DET: {y} over {x}")
+    return _stairs(errors, finish, f"DET: {y} over {x}", corner="upper right")
 
 
 def _errors(curve: Curve) -> Curve:
@@ -107,7 +107,7 @@ def draw_cmc(curves: Mapping[str, Curve]) -> Picture | None:
         axes.set_xlabel("rank")
         axes.set_ylabel("share of probes found")
 
-    return _stairs(curves, finish, "CMC: share of probes found over rank")
+    return _stairs(curves, finish, "CMC: share of probes found over rank", corner="lower right")
 
 
 def draw_growth(lines: Mapping[str, Mapping[int, float]]) -> Picture:
@@ -126,7 +126,7 @@ def draw_growth(lines: Mapping[str, Mapping[int, float]]) -> Picture:
         axes.set_xlabel("distractors")
         axes.set_ylabel("rank-1 rate")
         axes.grid(alpha=0.2)
-        axes.legend(fontsize=8)
+        axes.legend(loc="lower left", fontsize=8)
         return figure
 
     told = "; ".join(
@@ -136,7 +136,8 @@ def draw_growth(lines: Mapping[str, Mapping[int, float]]) -> Picture:
     return picture(draw, f"Rank 1 among distractors: {told}")
 
 
-def _stairs(curves: Mapping[str, Curve], finish: "Callable[[Axes], None]", what: str) -> Picture | None:
+def _stairs(curves: Mapping[str, Curve], finish: "Callable[[Axes], None]", what: str, *, corner: str) -> Picture | None:
+    """Curves as stairs; where the legend stands is told, for the search of a free place takes seconds at times."""
     shown = {name: curve.thinned() for name, curve in curves.items() if len(curve.x)}
     if not shown:
         return None
@@ -151,7 +152,7 @@ def _stairs(curves: Mapping[str, Curve], finish: "Callable[[Axes], None]", what:
                 x, y, drawstyle="steps-post", marker=lone, label=name, color=_colour(place), linewidth=1.6, markersize=3
             )
         axes.grid(alpha=0.2)
-        axes.legend(fontsize=8)
+        axes.legend(loc=corner, fontsize=8)
         finish(axes)
         return figure
 

@@ -164,7 +164,7 @@ def training_curves(losses: Mapping[str, Sequence[float]]) -> Picture:
         axes.set_xlabel("step")
         axes.set_ylabel("training loss")
         axes.grid(alpha=0.2)
-        axes.legend(fontsize=8)
+        axes.legend(loc="upper right", fontsize=8)
         return figure
 
     return picture(draw, f"Training loss of {', '.join(losses)}")
@@ -238,7 +238,7 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
     axes.set_ylabel(panel.title)
     axes.grid(alpha=0.2)
     if sum(not line.faint for line in panel.lines) > 1:
-        axes.legend(fontsize=7)
+        axes.legend(loc="center right", fontsize=7)
 
 
 def pair_angles(
@@ -260,7 +260,7 @@ def pair_angles(
             axes.axvline(np.degrees(threshold), color=INK[theme], linewidth=1, linestyle="--", label="threshold")
         axes.set_xlabel("angle between two photos, degrees")
         axes.set_yticks([])
-        axes.legend(fontsize=8)
+        axes.legend(loc="upper right", fontsize=8)
         return figure
 
     return picture(draw, says)
@@ -293,7 +293,7 @@ def tail_angles(
         axes.set_yscale("log")
         axes.set_xlabel("angle, degrees")
         axes.set_ylabel("share of pairs at a degree")
-        axes.legend(fontsize=8)
+        axes.legend(loc="upper right", fontsize=8)
         return figure
 
     return picture(draw, says)
