@@ -136,7 +136,13 @@ def draw_growth(lines: Mapping[str, Mapping[int, float]]) -> Picture:
     return picture(draw, f"Rank 1 among distractors: {told}")
 
 
-def _stairs(curves: Mapping[str, Curve], finish: "Callable[[Axes], None]", what: str, *, corner: str) -> Picture | None:
+def _stairs(
+    curves: Mapping[str, Curve],
+    finish: "Callable[[Axes], None]",
+    what: str,
+    *,
+    corner: Literal["lower right", "upper right"],
+) -> Picture | None:
     """Curves as stairs; where the legend stands is told, for the search of a free place takes seconds at times."""
     shown = {name: curve.thinned() for name, curve in curves.items() if len(curve.x)}
     if not shown:
