@@ -238,7 +238,7 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
     axes.set_ylabel(panel.title)
     axes.grid(alpha=0.2)
     if sum(not line.faint for line in panel.lines) > 1:
-        axes.legend(loc="center right", fontsize=7)
+        axes.legend(loc="lower right", fontsize=7)  # margins and rates rise
 
 
 def pair_angles(
