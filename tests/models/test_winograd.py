@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import threading
 
 import pytest
 import torch
@@ -10,18 +9,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from sphereface.models import create_model, winograd
-from sphereface.models.winograd import A, B, Conv3x3, G, SingleThreads, Tiles, gradients, sharers, single_threads
+from sphereface.models.winograd import A, B, Conv3x3, G, Tiles, gradients, sharers
 
 # images, C, O, H, W
 SHAPES = [(1, 1, 1, 1, 1), (2, 3, 5, 6, 4), (3, 4, 2, 7, 6), (2, 2, 3, 5, 7), (9, 5, 4, 2, 3), (2, 1, 2, 8, 9)]
-
-
-@pytest.fixture
-def two_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
 
 
 def problem(images, channels, out, height, width, dtype=torch.float64):
@@ -81,47 +72,6 @@ def test_images_are_shared_only_if_there_are_enough_for_all(two_threads):
     assert sharers(torch.empty(64, 129, 8, 8)) == 1
     torch.set_num_threads(1)
     assert sharers(torch.empty(64, 1, 8, 8)) == 1
-
-
-def test_threads_that_share_the_images_change_nothing_for_others(two_threads):
-    """Each of them computes alone; the one that waits for them, and those that come later, with as many as before."""
-    used = []
-    SingleThreads(2).map(lambda _: used.append(torch.get_num_threads()), 8)
-    assert used == 8 * [1]
-    assert torch.get_num_threads() == 2
-    found = []
-    later = threading.Thread(target=lambda: found.append((torch.ones(3).sum(), torch.get_num_threads())[1]))
-    later.start()
-    later.join()
-    assert found == [2]
-
-
-def test_an_error_in_a_thread_is_told_and_the_threads_go_on(two_threads):
-    threads, done = single_threads(2), []
-    assert single_threads(2) is threads
-    with pytest.raises(ZeroDivisionError):
-        threads.map(lambda piece: done.append(1 // piece), 3)
-    assert sorted(done) == [0, 1]
-    threads.map(done.append, 2)
-    assert sorted(done) == [0, 0, 1, 1]
-
-
-def test_where_no_thread_can_be_had_that_is_said_and_nothing_waits(monkeypatch, two_threads):
-    started = []
-
-    def start(thread):
-        started.append(thread)
-        if len(started) == 2:
-            raise RuntimeError("can't start new thread")
-        begin(thread)
-
-    begin = threading.Thread.start
-    monkeypatch.setattr(threading.Thread, "start", start)
-    with pytest.raises(RuntimeError, match="can't start new thread"):
-        SingleThreads(2)
-    started[0].join(10)
-    assert not started[0].is_alive()
-    assert torch.get_num_threads() == 2
 
 
 AFTER_MAIN = """

@@ -17,17 +17,14 @@ is trained or used. `sphereface bench layers` measures the backward pass, two th
 """
 
 import math
-import threading
-from collections.abc import Callable
-from concurrent.futures import Future, wait
-from functools import cache
 from itertools import pairwise
-from queue import SimpleQueue
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from sphereface.models.single_threads import single_threads
 
 G = torch.tensor([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]]).double() / 24
 B = torch.tensor([
@@ -136,63 +133,6 @@ def sharers(x: Tensor) -> int:
     return threads if enough and len(x) >= threads else 1
 
 
-class SingleThreads:
-    """So many threads, whose operations use no other threads.
-
-    They never end: a program does not wait for them, and a thread that outlives its main one can go on with them. How
-    many threads a new thread uses is one number for all of torch, so that another one which starts just while these
-    settle may take theirs, 1, for its own.
-    """
-
-    def __init__(self, number: int) -> None:
-        self.tasks: SimpleQueue[tuple[Future[None], Callable[[int], None], int]] = SimpleQueue()
-        all_settled = threading.Barrier(number + 1)
-        try:
-            for _ in range(number):
-                threading.Thread(target=self._run, args=(all_settled,), name="winograd", daemon=True).start()
-            all_settled.wait()
-        except BaseException:
-            all_settled.abort()  # or those that started would wait for the others
-            raise
-        finally:
-            torch.set_num_threads(number)  # for threads that come later
-
-    def _run(self, all_settled: threading.Barrier) -> None:
-        torch.get_num_threads()  # a thread's first question sets its number to everybody's, and only then is it its own
-        torch.set_num_threads(1)
-        try:
-            all_settled.wait()
-        except threading.BrokenBarrierError:
-            return
-        while True:
-            future, work, number = self.tasks.get()
-            try:
-                future.set_result(work(number))
-            except BaseException as error:  # noqa: BLE001 the one who waits is told
-                future.set_exception(error)
-
-    def map(self, work: Callable[[int], None], number: int) -> None:
-        """Do the pieces of some work, 0 to number - 1, and wait for them; an error in one of them is raised here."""
-        futures = [Future[None]() for _ in range(number)]
-        for piece, future in enumerate(futures):
-            self.tasks.put((future, work, piece))
-        wait(futures)
-        for future in futures:
-            future.result()
-
-
-SETTLING = threading.Lock()
-
-
-def single_threads(number: int) -> SingleThreads:
-    """So many of them, always the same."""
-    with SETTLING:
-        return _single_threads(number)
-
-
-_single_threads = cache(SingleThreads)
-
-
 class Tiles:
     """Tiles of a few images at a time, in memory that serves for all images, so that it stays in the cache.
 
@@ -201,12 +141,12 @@ class Tiles:
 
     def __init__(self, x: Tensor, *, outputs: int) -> None:
         _, self.channels, height, width = x.shape
-        self.outputs, self.down, self.across = outputs, math.ceil(height / 4), math.ceil(width / 4)
+        self.down, self.across = math.ceil(height / 4), math.ceil(width / 4)
         self.images = max(1, min(len(x), TILES // (self.down * self.across)))
         size = self.images, 4 * self.down + 4, 4 * self.across + 4
-        self.input, self.gradient = x.new_zeros(*size, self.channels), x.new_zeros(*size, self.outputs)
+        self.input, self.gradient = x.new_zeros(*size, self.channels), x.new_zeros(*size, outputs)
         self.sum = x.new_empty(*size, self.channels)
-        numbers = 36 * self.images * self.down * self.across * max(self.channels, self.outputs)
+        numbers = 36 * self.images * self.down * self.across * max(self.channels, outputs)
         self.e, self.other, self.between = x.new_empty(3, numbers)
 
     def of_gradient(self, grad: Tensor) -> Tensor:
