@@ -10,7 +10,8 @@ import pytest
 from sphereface.data.lists import MegaFaceImage, write_megaface
 from sphereface.errors import DataFormatError
 from sphereface.evaluation import megaface, streams, tail
-from sphereface.evaluation.megaface import evaluate_megaface, load_megaface, protocol_of, usual_sizes
+from sphereface.evaluation.megaface import evaluate_megaface, protocol_of, usual_sizes
+from sphereface.evaluation.megaface_files import load_megaface
 from sphereface.evaluation.streams import Scores, dots, map_features, unit_rows
 from sphereface.metrics import mate_ranks, roc, tar_at_far, threshold_at_far
 from sphereface.metrics.upper_tail import UpperTail

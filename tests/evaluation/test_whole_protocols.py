@@ -12,7 +12,7 @@ from sphereface.embed.run import embed_set
 from sphereface.embed.store import open_features
 from sphereface.evaluation import evaluate_lfw
 from sphereface.evaluation.ijb import evaluate_ijb
-from sphereface.evaluation.megaface import load_megaface
+from sphereface.evaluation.megaface_files import load_megaface
 from sphereface.evaluation.ytf import evaluate_ytf
 from sphereface.metrics import tar_at_far
 from tests.evaluation import transcriptions

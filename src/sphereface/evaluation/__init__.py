@@ -8,7 +8,8 @@ from sphereface.evaluation.groups import evaluate_groups
 from sphereface.evaluation.identification import Identification, identify
 from sphereface.evaluation.ijb import IjbResult, evaluate_ijb
 from sphereface.evaluation.lfw import evaluate_bin, evaluate_lfw
-from sphereface.evaluation.megaface import MegaFaceResult, MegaFaceSet, evaluate_megaface, load_megaface
+from sphereface.evaluation.megaface import MegaFaceResult, evaluate_megaface
+from sphereface.evaluation.megaface_files import MegaFaceSet, load_megaface
 from sphereface.evaluation.pairs import PairsResult
 from sphereface.evaluation.verification import (
     RULES,

@@ -70,7 +70,7 @@ def megaface(
     """
     from sphereface.cli.progress import bars
     from sphereface.evaluation.curve_files import write_megaface_curves
-    from sphereface.evaluation.megaface import load_megaface, sizes_of
+    from sphereface.evaluation.megaface_files import load_megaface, sizes_of
 
     check_out(out)
     if models or not probe_features or not distractor_features:
