@@ -74,3 +74,11 @@ def small_disk(folder: Path, size: str):
         yield folder
     finally:
         subprocess.run(["umount", folder], check=True)
+
+
+@pytest.fixture
+def without_matplotlib(monkeypatch):
+    """As where it is not installed."""
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)

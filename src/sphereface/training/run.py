@@ -24,7 +24,8 @@ from sphereface.training.learner import Learner, build_learner
 from sphereface.training.live import LiveLine
 from sphereface.training.log import RunLog, last_rollback, to_stderr
 from sphereface.training.optimizer import set_rate
-from sphereface.training.report import preview, write_report
+from sphereface.training.preview import preview
+from sphereface.training.report import write_report
 from sphereface.training.setting import (
     CHECKPOINTS,
     Place,
