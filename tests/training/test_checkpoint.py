@@ -21,16 +21,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from sphereface.training.checkpoint import (
-    CheckpointNotSaved,
-    forget_after,
-    newest_checkpoint,
-    open_checkpoint,
-    prune,
-    save_checkpoint,
-)
+from sphereface.training.checkpoint import forget_after, newest_checkpoint, open_checkpoint, prune
 from sphereface.training.manifest import CheckpointError, NewerCheckpoint, seal, unseal
 from sphereface.training.pieces import pack_rng
+from sphereface.training.saving import CheckpointNotSaved, save_checkpoint
 from tests.training.conftest import small_disk
 
 same_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -538,7 +532,7 @@ def test_all_files_and_folders_are_on_the_disk_before_the_manifest_takes_its_pla
 def test_strace_sees_files_and_folder_on_the_disk_before_the_checkpoint_is_announced(tmp_path):
     code = (
         "import sys, pathlib, torch\n"
-        "from sphereface.training.checkpoint import save_checkpoint\n"
+        "from sphereface.training.saving import save_checkpoint\n"
         "path = save_checkpoint(pathlib.Path(sys.argv[1]), 5, groups={'net': {'w': torch.ones(9)}, 'ema': {}})\n"
         "(path / 'announced').touch()\n"
     )
@@ -655,7 +649,8 @@ import json, os, random, shutil, signal, sys, time
 from itertools import count
 from pathlib import Path
 import torch
-from sphereface.training.checkpoint import newest_checkpoint, open_checkpoint, prune, save_checkpoint
+from sphereface.training.checkpoint import newest_checkpoint, open_checkpoint, prune
+from sphereface.training.saving import save_checkpoint
 
 random.seed(0)
 

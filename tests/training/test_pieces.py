@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from sphereface.training.checkpoint import open_checkpoint, save_checkpoint
+from sphereface.training.checkpoint import open_checkpoint
 from sphereface.training.manifest import CheckpointError
 from sphereface.training.pieces import fill, pack_optimizer, pack_rng, unpack_optimizer, unpack_rng
+from sphereface.training.saving import save_checkpoint
 
 
 def equal(found, expected):

@@ -15,11 +15,12 @@ from sphereface.losses import FaceLoss, create_loss
 from sphereface.losses.classifier import ASoftmax, Classifier
 from sphereface.models import create_model, load_model
 from sphereface.models.spherefacenet import SphereFaceNet
-from sphereface.training.checkpoint import Checkpoint, save_checkpoint
+from sphereface.training.checkpoint import Checkpoint
 from sphereface.training.config import TrainConfig
 from sphereface.training.optimizer import RunningMean, build_optimizer, named_parameters
 from sphereface.training.pieces import fill, pack_optimizer, pack_rng, unpack_optimizer, unpack_rng
 from sphereface.training.precision import LossScale
+from sphereface.training.saving import save_checkpoint
 
 CLASSWISE = ("weight", "bias")  # of a loss: those that have a row for each of its classes; centers are whole everywhere
 TAKE_ITS_OWN = "use --recipe finetune, or a TOML recipe that says nothing of the network, template and crop"

@@ -115,6 +115,38 @@ def reason(error: ValidationError) -> str:
     return re.sub(r"\s+", " ", f"{place}: {first['msg']}" if place else first["msg"])
 
 
+def check_file(path: Path, file: StoredFile, *, verify: bool) -> None:
+    """Raise unless a file is there, as long as its manifest says and, if that is to be verified, with its hash."""
+    try:
+        size = path.stat().st_size
+        damaged = size == file.size and verify and sha256_of(path) != file.sha256
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if size != file.size:
+        raise CheckpointError(f"{path}: {size:,} bytes, its manifest says {file.size:,}")
+    if damaged:
+        raise CheckpointError(f"{path}: damaged, for its SHA-256 is not that of its manifest")
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def unreadable(path: Path, error: Exception) -> CheckpointError:
+    """What to raise where a file of a checkpoint cannot be read."""
+    return CheckpointError(f"{path}: it cannot be read ({one_line(error)})")
+
+
+def one_line(error: Exception) -> str:
+    """What went wrong, in one line."""
+    if isinstance(error, ValidationError):
+        return reason(error)
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(text.split()) or type(error).__name__
+
+
 def _sealed(body: dict[str, Any]) -> bytes:
     digest = hashlib.sha256(_text(body)).hexdigest()
     return _text({**body, SEAL: digest})
