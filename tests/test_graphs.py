@@ -1,5 +1,8 @@
 """Rewritten ONNX networks compute what they computed before."""
 
+import subprocess
+import sys
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -10,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from sphereface.errors import ModelFileError
 from sphereface.faces.mtcnn import SHA256, weights
-from sphereface.graphs import for_onnxruntime
+from sphereface.graphs import for_onnxruntime, metadata, with_metadata
 
 
 def run(model, inputs):
@@ -52,7 +55,7 @@ def network(*, packed=True, batch=1, constants_as_inputs=True):
 def test_prelus_over_channels_go_and_the_outputs_stay(packed):
     model = network(packed=packed)
     inputs = np.random.default_rng(1).normal(size=(1, 3, 8, 8)).astype(np.float32)
-    rewritten = for_onnxruntime(model.SerializeToString())
+    rewritten = for_onnxruntime(model.SerializeToString()).content
     onnx.checker.check_model(onnx.load_from_string(rewritten))
     np.testing.assert_allclose(run(rewritten, inputs)[0], run(model.SerializeToString(), inputs)[0], atol=1e-5)
     graph = onnx.load_from_string(rewritten).graph
@@ -60,16 +63,117 @@ def test_prelus_over_channels_go_and_the_outputs_stay(packed):
     assert [value.name for value in graph.input] == ["x"]
 
 
+def prelus(*slopes, side=6):
+    """PReLUs one after another on (1, 6, 6, 6)."""
+    nodes = [helper.make_node("PRelu", [f"x{i}", name], [f"x{i + 1}"]) for i, name in enumerate(slopes)]
+    ends = [helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, [1, side, side, side]) for i in (0, len(nodes))]
+    graph = helper.make_graph(nodes, "prelus", ends[:1], ends[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    model.ir_version = 8
+    return model
+
+
+@pytest.mark.parametrize(
+    ("shape", "left"),
+    [
+        ((6, 1, 1), 0), ((1, 6, 1, 1), 0), ((1, 6, 1), 1), ((1, 1, 6), 1), ((1, 1, 6, 1), 1), ((1, 1, 1, 6), 1),
+        ((6,), 1), ((1, 1, 1), 1), ((6, 6, 1), 1), ((1, 6, 6, 6), 1),
+    ],
+)  # fmt: skip
+def test_a_slope_along_height_or_width_is_not_taken_for_channels(shape, left):
+    rng = np.random.default_rng(0)
+    model, slope = prelus("slope"), rng.normal(size=shape).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(slope, "slope"))
+    x = rng.normal(size=(1, 6, 6, 6)).astype(np.float32)
+    rewritten = for_onnxruntime(model.SerializeToString()).content
+    np.testing.assert_allclose(run(rewritten, x)[0], np.where(x > 0, x, slope * x), atol=1e-6)
+    assert sum(node.op_type == "PRelu" for node in onnx.load_from_string(rewritten).graph.node) == left
+
+
+def test_two_prelus_may_share_their_slopes():
+    model, slope = prelus("slope", "slope"), np.linspace(-1, 2, 6, dtype=np.float32).reshape(6, 1, 1)
+    model.graph.initializer.append(numpy_helper.from_array(slope, "slope"))
+    x = np.random.default_rng(0).normal(size=(1, 6, 6, 6)).astype(np.float32)
+    once = np.where(x > 0, x, slope * x)
+    found = run(for_onnxruntime(model.SerializeToString()).content, x)[0]
+    np.testing.assert_allclose(found, np.where(once > 0, once, slope * once), atol=1e-6)
+
+
+def test_inputs_that_no_node_reads_go_and_those_that_a_branch_reads_stay():
+    def branch(name, op):
+        return helper.make_graph(
+            [helper.make_node(op, ["x"], [name])],
+            name,
+            [],
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])],
+        )
+
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("unread", "x", "kept")]
+    inputs.append(helper.make_tensor_value_info("which", TensorProto.BOOL, []))
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("y", "kept")]
+    choice = helper.make_node("If", ["which"], ["y"], then_branch=branch("a", "Neg"), else_branch=branch("b", "Abs"))
+    model = helper.make_model(helper.make_graph([choice], "choice", inputs, outputs))
+    rewritten = onnx.load_from_string(for_onnxruntime(model.SerializeToString()).content)
+    assert [value.name for value in rewritten.graph.input] == ["x", "kept", "which"]
+
+
+def test_values_in_another_file_are_refused_wherever_they_stand(tmp_path):
+    def outside(name):
+        tensor = numpy_helper.from_array(np.zeros(2, np.float32), name)
+        onnx.external_data_helper.set_external_data(tensor, "/etc/passwd")
+        tensor.data_location = TensorProto.EXTERNAL
+        return tensor
+
+    def graph(*nodes, tensors=()):
+        return helper.make_graph(nodes, "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])], tensors)
+
+    constant = graph(helper.make_node("Constant", [], ["y"], value=outside("secret")))
+    which = helper.make_node("Constant", [], ["which"], value=numpy_helper.from_array(np.array(True), "which"))
+    inside = graph(which, helper.make_node("If", ["which"], ["y"], then_branch=constant, else_branch=constant))
+    listed = graph(helper.make_node("Identity", ["secret"], ["y"]), tensors=[outside("secret")])
+    for each in (constant, inside, listed):
+        content = helper.make_model(each).SerializeToString()
+        for reader in (for_onnxruntime, metadata):
+            with pytest.raises(ModelFileError, match="tensor 'secret' are in another file"):
+                reader(content)
+
+
+def test_another_text_in_the_metadata_leaves_all_other_bytes():
+    """The entry stands before the graph, where the package itself would write it after."""
+    graph, entry = network().SerializeToString(), onnx.ModelProto()
+    entry.metadata_props.add(key="ours", value="first")
+    entry.metadata_props.add(key="theirs", value="kept")
+    content = entry.SerializeToString() + graph
+    changed = with_metadata(content, "ours", "second, and longer")
+    assert metadata(changed) == {"ours": "second, and longer", "theirs": "kept"}
+    assert changed.endswith(graph)
+    assert with_metadata(changed, "ours", "first") == content
+    assert metadata(with_metadata(content, "ours", None)) == {"theirs": "kept"}
+    assert with_metadata(with_metadata(graph, "ours", "new"), "ours", None) == graph
+    swapped = b"\x72\x09\x12\x01v\x0a\x04ours" + graph  # an entry with its value before its key
+    assert metadata(swapped) == {"ours": "v"}
+    with pytest.raises(ModelFileError, match="unusual entry 'ours'"):
+        with_metadata(swapped, "ours", "w")
+
+
+def test_what_starts_without_a_model_does_not_import_onnx():
+    code = "import sphereface, sphereface.cli, sphereface.evaluation, sphereface.embed.embedder, sys\n"
+    ran = subprocess.run(
+        [sys.executable, "-c", f"{code}print('onnx' in sys.modules)"], capture_output=True, text=True, check=False
+    )
+    assert ran.stdout.strip() == "False", ran.stderr
+
+
 def test_a_free_batch_gives_each_face_what_it_gets_alone():
     model = network().SerializeToString()
     inputs = np.random.default_rng(1).normal(size=(5, 3, 8, 8)).astype(np.float32)
-    together = run(for_onnxruntime(model, free_batch=True), inputs)[0]
+    together = run(for_onnxruntime(model, free_batch=True).content, inputs)[0]
     alone = np.concatenate([run(model, one[None])[0] for one in inputs])
     np.testing.assert_allclose(together, alone, atol=1e-5)
 
 
 def test_a_larger_fixed_batch_is_left_alone():
-    model = onnx.load_from_string(for_onnxruntime(network(batch=3).SerializeToString(), free_batch=True))
+    model = onnx.load_from_string(for_onnxruntime(network(batch=3).SerializeToString(), free_batch=True).content)
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 3
 
 
@@ -77,7 +181,7 @@ def test_a_larger_fixed_batch_is_left_alone():
 def test_mtcnns_networks_compute_what_they_did(name):
     shape = {"pnet": (2, 31, 27, 3), "rnet": (7, 24, 24, 3), "onet": (3, 48, 48, 3)}[name]
     inputs = np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
-    rewritten = for_onnxruntime(weights(name))
+    rewritten = for_onnxruntime(weights(name)).content
     assert not any(
         node.op_type == "PRelu" and len(node.input) and "re_lu" in node.input[1] and _channels(rewritten, node.input[1])
         for node in onnx.load_from_string(rewritten).graph.node
@@ -96,6 +200,6 @@ def test_broken_files_are_a_clear_error_or_stay_broken(noise, place):
     at = int(place * len(whole))
     for broken in (noise, whole[:at], whole[:at] + noise + whole[at:]):
         try:
-            assert isinstance(for_onnxruntime(broken), bytes)
+            assert isinstance(for_onnxruntime(broken).content, bytes)
         except ModelFileError:
             continue

@@ -14,12 +14,24 @@ SOURCE = Path(sphereface.__file__).parent
 
 # Top to bottom, as drawn in docs/architecture.md: a room leans only on rooms above it.
 ROOMS = [
-    "errors", "contract", "graphs", "zoo", "metrics", "reports", "faces", "data", "engines", "embed", "evaluation",
-    "audit", "gallery", "recognize",
-    "geometry", "parallel", "losses", "models", "loading", "training", "export", "experiments", "bench", "doctor",
-    "web", "cli", "__main__",
+    "errors", "choices", "contract", "graphs", "zoo", "metrics", "reports", "faces", "data", "engines", "embed",
+    "evaluation", "audit",
+    "geometry", "parallel", "losses", "models", "loading", "training", "experiments", "bench", "doctor",
+    "cli", "__main__",
 ]  # fmt: skip
-BELOW_THE_TORCH_LINE = ROOMS[ROOMS.index("geometry") : ROOMS.index("web")]
+# The same inside of rooms that have rooms; a module of a room stands in the list, too.
+SUBROOMS = {
+    "data": ["names", "files", "people", "reading", "manifest", "formats", "lists", "aligning", "synthetic"],
+    "evaluation": ["streaming", "sources", "rules", "groups", "protocols", "calibration", "pages", "__init__"],
+    "models": ["inputs", "cpu", "spherefacenet", "files", "__init__"],
+    "training": [
+        "allocation", "config", "recipes", "stopping", "optimizer", "precision", "guard", "step", "checkpoints",
+        "learner", "validation", "telling", "setting", "run",
+    ],
+}  # fmt: skip
+MOST_MODULES, MOST_LINES = 14, 400
+LISTS = {"cli", "experiments"}  # rooms whose files are a list
+BELOW_THE_TORCH_LINE = ROOMS[ROOMS.index("geometry") : ROOMS.index("cli")]
 MAY_IMPORT_TORCH_LATE = {"engines/torch.py"}
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
@@ -29,10 +41,11 @@ def room_of(path: Path) -> str:
 
 
 def imports_of(path: Path) -> list[tuple[str, bool]]:
-    """Every imported module with whether the import stands inside a function."""
+    """Every imported module with whether the import is late: inside a function, or for type checkers alone."""
     tree = ast.parse(path.read_text())
-    inside = {id(node) for function in ast.walk(tree) if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-              for node in ast.walk(function)}  # fmt: skip
+    late = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+            or (isinstance(each, ast.If) and ast.unparse(each.test) == "TYPE_CHECKING")]  # fmt: skip
+    inside = {id(node) for each in late for node in ast.walk(each)}
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -46,8 +59,8 @@ def imports_of(path: Path) -> list[tuple[str, bool]]:
     return found
 
 
-def test_every_room_is_on_the_plan():
-    assert {room_of(path) for path in MODULES} <= set(ROOMS)
+def test_the_plan_has_every_room_and_no_other():
+    assert {room_of(path) for path in MODULES} == set(ROOMS)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
@@ -62,10 +75,41 @@ def test_imports_flow_one_way(path):
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_flow_one_way_inside_of_rooms(path):
+    room, *inside = path.relative_to(SOURCE).with_suffix("").parts
+    if room not in SUBROOMS or (inside == ["__init__"] and "__init__" not in SUBROOMS[room]):
+        return
+    plan = SUBROOMS[room]
+    for name, _ in imports_of(path):
+        parts = name.split(".")
+        if parts[:2] == ["sphereface", room] and len(parts) > 2 and parts[2] in plan:
+            assert plan.index(parts[2]) <= plan.index(inside[0]), f"{room}/{inside[0]} imports {name} from below"
+
+
+@pytest.mark.parametrize("room", SUBROOMS)
+def test_the_plan_of_a_room_is_whole(room):
+    there = {path.relative_to(SOURCE / room).parts[0].removesuffix(".py") for path in (SOURCE / room).rglob("*.py")}
+    assert there - {"__init__"} == set(SUBROOMS[room]) - {"__init__"}
+
+
+def test_no_folder_and_no_module_is_too_large_to_take_in():
+    folders = {path.parent for path in MODULES if path.relative_to(SOURCE).parts[0] not in LISTS}
+    crowded = [folder for folder in folders if len(list(folder.glob("*.py"))) > MOST_MODULES + 1]  # and __init__.py
+    assert crowded == []
+    assert [path for path in MODULES if len(path.read_text().splitlines()) > MOST_LINES] == []
+
+
+def test_tests_mirror_the_tree():
+    for path in Path(__file__).parent.rglob("test_*.py"):
+        folder = path.parent.relative_to(Path(__file__).parent)
+        assert (SOURCE / folder).is_dir(), f"{path}: there is no {SOURCE / folder}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_nothing_above_the_torch_line_imports_torch(path):
     if room_of(path) in BELOW_THE_TORCH_LINE:
         return
-    late = str(path.relative_to(SOURCE)) in MAY_IMPORT_TORCH_LATE or room_of(path) in ("web", "cli")
+    late = str(path.relative_to(SOURCE)) in MAY_IMPORT_TORCH_LATE or room_of(path) == "cli"
     for name, inside_function in imports_of(path):
         parts = name.split(".")
         needs_torch = parts[0] == "torch" or (parts[0] == "sphereface" and parts[1] in BELOW_THE_TORCH_LINE)

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sphereface.bench import megaface, scale
+from sphereface.bench import audit, megaface, scale
 from sphereface.bench.detection import markdown
-from sphereface.data.synthetic import VERSION
+from sphereface.data.synthetic.people import VERSION
 from sphereface.experiments.openset import CONTENDERS, FULL, RATES
 from sphereface.experiments.planted_bias import FULL as PLANTED
 from sphereface.experiments.real_faces import Trial
@@ -142,6 +142,15 @@ def test_megaface_at_full_scale_costs_at_most_twice_the_bare_product_in_little_m
     assert whole["exact_far"] >= 1e-3
     page = (ROOT / "results" / "megaface-scale.md").read_text()
     assert page == megaface.markdown(found, megaface.command(found))
+
+
+def test_an_audit_of_85742_people_takes_less_than_3_gb_and_finds_what_was_planted():
+    found = json.loads((ROOT / "results" / "audit-scale.json").read_text())
+    assert (found["people"], found["photos_each"], found["features"]) == (85_742, 5, 512)
+    assert found["features_megabytes"] < found["peak_megabytes"] < 3_000
+    assert found["goals"] == {"memory": True, "faults": True} == audit.goals(found, 3_000)
+    docs = (ROOT / "docs" / "audit.md").read_text()
+    assert f"{found['peak_megabytes'] / 1000:.1f} GB at most" in docs
 
 
 REAL = json.loads((ROOT / "results" / "real-faces.json").read_text())

@@ -8,13 +8,35 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sphereface.embed.embedder import Embedder
+    from sphereface.embed.store import open_features
+    from sphereface.evaluation import evaluate_folder, evaluate_ijb, evaluate_lfw, evaluate_megaface, evaluate_ytf
     from sphereface.faces.detector import Detector
+    from sphereface.faces.images import read_photo
     from sphereface.faces.warp import align
     from sphereface.losses import Annealing, create_loss
-    from sphereface.models import create_model
+    from sphereface.models import create_model, load_model, save_model
+    from sphereface.training.run import train
 
 __version__ = "0.1.0.dev0"
-__all__ = ["Annealing", "Detector", "Embedder", "__version__", "align", "create_loss", "create_model"]
+__all__ = [
+    "Annealing",
+    "Detector",
+    "Embedder",
+    "__version__",
+    "align",
+    "create_loss",
+    "create_model",
+    "evaluate_folder",
+    "evaluate_ijb",
+    "evaluate_lfw",
+    "evaluate_megaface",
+    "evaluate_ytf",
+    "load_model",
+    "open_features",
+    "read_photo",
+    "save_model",
+    "train",
+]
 
 _HOMES = {
     "Annealing": "sphereface.losses",
@@ -23,6 +45,16 @@ _HOMES = {
     "align": "sphereface.faces.warp",
     "create_loss": "sphereface.losses",
     "create_model": "sphereface.models",
+    "evaluate_folder": "sphereface.evaluation",
+    "evaluate_ijb": "sphereface.evaluation",
+    "evaluate_lfw": "sphereface.evaluation",
+    "evaluate_megaface": "sphereface.evaluation",
+    "evaluate_ytf": "sphereface.evaluation",
+    "load_model": "sphereface.models",
+    "open_features": "sphereface.embed.store",
+    "read_photo": "sphereface.faces.images",
+    "save_model": "sphereface.models",
+    "train": "sphereface.training.run",
 }
 
 

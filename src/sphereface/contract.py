@@ -5,27 +5,26 @@ here only, and without torch.
 """
 
 import hashlib
-import json
 import math
-import re
+import os
 from bisect import bisect_right
-from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, BinaryIO, ClassVar, Literal, NamedTuple
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
+    TypeAdapter,
     ValidationError,
     model_serializer,
     model_validator,
 )
-from safetensors import SafetensorError, safe_open
 
-from sphereface.errors import ContractMismatch, ModelFileError
+from sphereface.choices import FeatureRule, Template, Weigh
+from sphereface.errors import ContractMismatch, ModelFileError, UserError
 
 METADATA_KEY = "sphereface.card"
 
@@ -41,7 +40,6 @@ STAGES: dict[str, tuple[int, int, int, int]] = {
 }
 
 Norm = Literal["batch"] | None
-FeatureRule = Literal["concatenate", "sum", "image"]  # image and mirror image, or the image alone
 MADE_OF: dict[FeatureRule, str] = {
     "concatenate": "image and mirror image, concatenated",
     "sum": "image and mirror image, summed",
@@ -69,7 +67,7 @@ class Architecture(Record):
 class Alignment(Record):
     """How a photo becomes a face: which template its five points are carried to, and which crop is kept."""
 
-    template: Literal["sphereface", "matlab"] = "sphereface"
+    template: Template = "sphereface"
     crop: str = "112x96"
 
     def fingerprint(self) -> str:
@@ -81,8 +79,8 @@ class Preprocessing(Alignment):
     """How a photo becomes the numbers that enter the network: (pixel - mean) / scale of an aligned crop."""
 
     colour: Literal["RGB", "BGR"] = "RGB"
-    mean: float = 127.5
-    scale: float = Field(default=128.0, gt=0)
+    mean: float = Field(default=127.5, ge=-1e6, le=1e6)
+    scale: float = Field(default=128.0, ge=1e-6, le=1e6)
 
     @property
     def alignment(self) -> Alignment:
@@ -131,9 +129,9 @@ class Threshold(Grown):
     @model_validator(mode="after")
     def _agree(self) -> "Threshold":
         if (self.fpir is None) != (self.gallery_size is None):
-            raise ValueError("fpir and gallery_size belong together")
+            raise UserError("fpir and gallery_size belong together")
         if self.interval and not self.interval[0] <= self.score <= self.interval[1]:
-            raise ValueError(f"score {self.score} outside of its interval {self.interval}")
+            raise UserError(f"score {self.score} outside of its interval {self.interval}")
         return self
 
 
@@ -160,7 +158,7 @@ class ImpostorTail(Record):
     fars: tuple[float, ...]
     people: int = Field(ge=2)
     pairs: int = Field(ge=1)  # of photos of different people
-    weigh: Literal["people", "pairs"]  # whether two people have the same say, or two photos
+    weigh: Weigh  # whether two people have the same say, or two photos
     feature_rule: FeatureRule
     measured_on: str
 
@@ -168,13 +166,13 @@ class ImpostorTail(Record):
     def _falls(self) -> "ImpostorTail":
         falls = all(a < b for a, b in pairwise(self.scores)) and all(a > b > 0 for a, b in pairwise(self.fars))
         if len(self.fars) != len(self.scores) or not falls or not 0 < self.fars[0] <= 1:
-            raise ValueError("an impostor tail has rising scores, and as many rates, which fall and stay above 0")
+            raise UserError("an impostor tail has rising scores, and as many rates, which fall and stay above 0")
         return self
 
     def far_of(self, score: float) -> FalseAcceptRate:
         """The rate at a score, straight in its logarithm between two points; beyond the ends it says so."""
         if not math.isfinite(score):
-            raise ValueError(f"score is {score}; wanted a cosine")
+            raise UserError(f"score is {score}; wanted a cosine")
         if score < self.scores[0]:
             return FalseAcceptRate(self.fars[0], "above what was measured")
         if score > self.scores[-1]:
@@ -259,6 +257,15 @@ class Card(Grown):
         return {METADATA_KEY: self.model_dump_json(), "format": "pt"}
 
 
+class _Extent(BaseModel):
+    """Where a tensor lies in a `.safetensors` file: its first byte and its end, counted from the header's end."""
+
+    data_offsets: tuple[int, int]
+
+
+_HEADER = TypeAdapter(dict[str, _Extent | dict[str, str]])
+
+
 def read_card(path: str | Path) -> Card:
     """The card of a `.safetensors` model, checked.
 
@@ -269,25 +276,49 @@ def read_card(path: str | Path) -> Card:
     if not path.is_file():
         raise ModelFileError(f"{path}: no such model file")
     try:
-        with safe_open(path, framework="numpy") as file:
-            metadata: Mapping[str, str] = file.metadata() or {}
-    except SafetensorError as error:
-        raise ModelFileError(f"{path}: not a whole .safetensors file ({error}); copy or download it again") from error
-    if METADATA_KEY not in metadata:
+        with path.open("rb") as file:
+            return card_in(file, source=str(path))
+    except OSError as error:
+        raise ModelFileError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def card_in(file: BinaryIO, *, source: str) -> Card:
+    """The card in an open `.safetensors`, of which only the header is read; `source` names it in errors.
+
+    The file begins with the header's length in 8 bytes, and the header is JSON. The safetensors package reads metadata
+    of files only, and a model that is hashed and run is at hand as bytes.
+    """
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    length = int.from_bytes(file.read(8), "little")
+    try:
+        header = _HEADER.validate_json(file.read(min(length, size)))
+    except ValidationError as error:
+        raise broken_safetensors(source, "it has no header that is one") from error
+    ends = [entry.data_offsets[1] for entry in header.values() if isinstance(entry, _Extent)]
+    if (wanted := 8 + length + max(ends, default=0)) != size:
+        raise broken_safetensors(source, f"{size:,} bytes, where its header speaks of {wanted:,}")
+    metadata = header.get("__metadata__", {})
+    if isinstance(metadata, _Extent) or METADATA_KEY not in metadata:
         raise ModelFileError(
-            f"{path}: a .safetensors file without a sphereface card; save it with sphereface.models.save_model"
+            f"{source}: a .safetensors file without a sphereface card; save it with sphereface.models.save_model"
         )
-    return parse_card(metadata[METADATA_KEY], source=str(path))
+    return parse_card(metadata[METADATA_KEY], source=source)
 
 
-def parse_card(text: str, *, source: str) -> Card:
+def broken_safetensors(source: str, reason: object) -> ModelFileError:
+    """The error for a damaged `.safetensors`."""
+    return ModelFileError(f"{source}: not a whole .safetensors file ({reason}); copy or download it again")
+
+
+def parse_card(text: str | bytes, *, source: str) -> Card:
     """A card from its JSON text; `source` names it in errors."""
     try:
         return Card.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "card"
-        reason = re.sub(r"\s+", " ", first["msg"])
+        reason = " ".join(first["msg"].split())
         raise ModelFileError(
             f"{source}: its card has a bad {where}: {reason}; it may come from a newer sphereface"
         ) from error
@@ -297,13 +328,3 @@ def differences(a: Preprocessing, b: Preprocessing) -> dict[str, tuple[object, o
     """The fields in which two ways to make faces differ, with both values."""
     left, right = a.model_dump(), b.model_dump()
     return {field: (left[field], right[field]) for field in left if left[field] != right[field]}
-
-
-def require_same(faces: Preprocessing, model: Preprocessing) -> None:
-    """Raise unless faces were made as a model wants them."""
-    found = differences(faces, model)
-    if found:
-        listed = ", ".join(
-            f"{field} {json.dumps(a)} (the model wants {json.dumps(b)})" for field, (a, b) in found.items()
-        )
-        raise ContractMismatch(f"the faces were made with {listed}; align them again as the model's card says")

@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from sphereface.errors import UserError
+
 Number: TypeAlias = Any  # float, NumPy array or torch tensor: anything with arithmetic and "<"; the same comes back
 
 
@@ -81,7 +83,7 @@ def decision_boundary(
         difference = (x * (w1 - w2)).sum(-1) + b1 - b2
         return Acceptance(difference, -difference)
     if loss not in ("modified_softmax", "a_softmax"):
-        raise ValueError(f"no decision boundary for {loss!r}; choose one of softmax, modified_softmax, a_softmax")
+        raise UserError(f"no decision boundary for {loss!r}; choose one of softmax, modified_softmax, a_softmax")
     m = 1 if loss == "modified_softmax" else m
     length = (x * x).sum(-1) ** 0.5
     cos1 = (x * w1).sum(-1) / (length * (w1 * w1).sum(-1) ** 0.5)
@@ -123,7 +125,7 @@ def minimal_m_binary() -> float:
 def minimal_m_uniform(k: int) -> float:
     """The smallest real m at which k classes, evenly spaced in the plane, satisfy the paper's criterion: 3."""
     if k < 2:
-        raise ValueError(f"k is {k}; a margin needs at least 2 classes")
+        raise UserError(f"k is {k}; a margin needs at least 2 classes")
     weights = [2 * math.pi * place / k for place in range(k)]
     return first_true(lambda m: _criterion(m, weights), 1.01, 10.0)
 
@@ -168,5 +170,5 @@ def first_true(holds: Callable[[float], bool], low: float, high: float) -> float
 def check_m(m: int) -> int:
     """Return m, or say that a multiple angle takes a whole number from 1 up."""
     if isinstance(m, bool) or not m >= 1 or m == math.inf or int(m) != m:
-        raise ValueError(f"m is {m!r}; A-Softmax takes a whole number of at least 1")
+        raise UserError(f"m is {m!r}; A-Softmax takes a whole number of at least 1")
     return int(m)

@@ -1,237 +1,227 @@
-"""ONNX files made fit for onnxruntime, without the `onnx` package: a file is a protocol buffer, and few fields matter.
+"""ONNX graphs: written, and made fit for onnxruntime.
 
 PReLU(x) = a x + (1 - a) max(x, 0) for a slope a per channel: two 1 x 1 depthwise convolutions, a ReLU and a sum. The
 runtime has vector code for these and none for PReLU, which cost MTCNN's networks half of their time. Constants that are
 listed as inputs, as older exporters did, keep it from simplifying the graph; and a batch that is fixed at 1 wastes what
 the processor could do at once.
 
-A network whose layers are known can also be written down: an `onnx_file` of some `operation`s and `initializer`s.
+The `onnx` package is imported inside functions, where a model is at hand: the command line starts without it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sphereface.errors import ModelFileError
 
-IR, PRODUCER, GRAPH, OPSET, METADATA = 1, 2, 7, 8, 14  # of a model
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+
 IR_VERSION, OPSET_VERSION = 8, 13  # of 2021: whatever reads ONNX today reads these
-NODE, INITIALIZER, GRAPH_INPUT, GRAPH_OUTPUT = 1, 5, 11, 12  # of a graph
-INPUT, OUTPUT, OP, ATTRIBUTE = 1, 2, 4, 5  # of a node
-DIMS, TYPE, FLOATS, NAME, RAW = 1, 2, 4, 8, 9  # of a tensor
-VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5  # wire types
-FLOAT = 1  # a tensor's type
 
-Field = tuple[int, int, bytes]  # number, wire type, value; a varint's value stays encoded
-Shape = tuple[int | str, ...]  # a name stands for a free length
+Floats = NDArray[np.float32]
+Shape = Sequence[int | str]  # a name stands for a free length
 
 
-def onnx_file(
-    name: str, parts: Iterable[bytes], *, source: tuple[str, Shape], target: tuple[str, Shape], about: Mapping[str, str]
-) -> bytes:
-    """An ONNX file: operations and tensors in the order of their use, from a source to a target, and its metadata."""
-    graph = [*parts, _field(2, name.encode()), _value(GRAPH_INPUT, *source), _value(GRAPH_OUTPUT, *target)]
-    return b"".join(
-        [
-            _integer(IR, IR_VERSION),
-            _field(PRODUCER, b"sphereface"),
-            _field(OPSET, _field(1, b"") + _integer(2, OPSET_VERSION)),
-            *(_field(METADATA, _field(1, key.encode()) + _field(2, text.encode())) for key, text in about.items()),
-            _field(GRAPH, b"".join(graph)),
-        ]
+class Fitted(NamedTuple):
+    """A network that is fit for onnxruntime."""
+
+    content: bytes
+    integers: bool  # whether it computes with integers; if not, those in it are packed float32 weights
+
+
+def new_model(
+    name: str, *, source: tuple[str, Shape], target: tuple[str, Shape], about: Mapping[str, str]
+) -> "ModelProto":
+    """A model with metadata, whose graph from a source to a target has no operations yet."""
+    from onnx import TensorProto, helper
+
+    ends = [helper.make_tensor_value_info(end, TensorProto.FLOAT, shape) for end, shape in (source, target)]
+    model = helper.make_model(
+        helper.make_graph([], name, ends[:1], ends[1:]),
+        producer_name="sphereface",
+        ir_version=IR_VERSION,
+        opset_imports=[helper.make_opsetid("", OPSET_VERSION)],
     )
+    helper.set_model_props(model, dict(about))
+    return model
 
 
-def operation(op: str, inputs: Iterable[str], output: str, **attributes: int | tuple[int, ...]) -> bytes:
-    """One operation of a graph, with attributes that are integers or lists of them."""
-    body = b"".join(_field(INPUT, name.encode()) for name in inputs) + _field(OUTPUT, output.encode())
-    body += _field(OP, op.encode())
-    for name, value in attributes.items():  # an attribute: name = 1, integer = 3, integers = 8, kind = 20: 2 or 7
-        if isinstance(value, int):
-            typed = _integer(3, value) + _integer(20, 2)
-        else:
-            typed = b"".join(_integer(8, each) for each in value) + _integer(20, 7)
-        body += _field(ATTRIBUTE, _field(1, name.encode()) + typed)
-    return _field(NODE, body)
+def operation(op: str, inputs: Sequence[str], output: str, **attributes: Any) -> "NodeProto":
+    """One operation of a graph."""
+    from onnx import helper
+
+    return helper.make_node(op, inputs, [output], **attributes)
 
 
-def initializer(name: str, values: NDArray[np.float32]) -> bytes:
-    """A tensor of a graph."""
-    body = b"".join(_integer(DIMS, length) for length in values.shape) + _integer(TYPE, FLOAT)
-    return _field(INITIALIZER, body + _field(NAME, name.encode()) + _field(RAW, values.astype("<f4").tobytes()))
+def add_constant(graph: "GraphProto", name: str, values: Floats) -> None:
+    """Add a tensor to a graph."""
+    from onnx import TensorProto
+
+    raw = values.astype("<f4", copy=False).tobytes()
+    graph.initializer.add(name=name, data_type=TensorProto.FLOAT, dims=values.shape, raw_data=raw)
 
 
-def _value(number: int, name: str, shape: Shape) -> bytes:
-    """What enters or leaves a graph: name (1) and type (2), a tensor (1) of floats (1) and a shape (2) of dims (1)."""
-    dims = (_field(2, axis.encode()) if isinstance(axis, str) else _integer(1, axis) for axis in shape)
-    tensor = _integer(1, FLOAT) + _field(2, b"".join(_field(1, dim) for dim in dims))
-    return _field(number, _field(1, name.encode()) + _field(2, _field(1, tensor)))
+def written(model: "ModelProto") -> bytes:
+    """A model as the bytes of its file."""
+    from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 
-
-def metadata(model: bytes) -> dict[str, str]:
-    """What an ONNX file says of itself: entries of a key (1) and a text (2)."""
-    entries = [value for number, _, value in _fields(model) if number == METADATA]
     try:
-        return {_first(entry, 1).decode(): _first(entry, 2).decode() for entry in entries}
-    except UnicodeDecodeError as error:
-        raise ModelFileError(f"not an ONNX model ({error})") from error
+        return bytes(model.SerializeToString())
+    except EncodeError as error:
+        raise ModelFileError("a model of more than 2 GiB, which an ONNX file cannot hold") from error
 
 
-def with_metadata(model: bytes, key: str, text: str | None) -> bytes:
-    """The same network with another text under a key, in the place of an older one, or without any."""
-    entry = b"" if text is None else _field(METADATA, _field(1, key.encode()) + _field(2, text.encode()))
-    parts, found = [], False
-    for number, kind, value in _fields(model):
-        if number != METADATA or _first(value, 1) != key.encode():
-            parts.append(_raw(number, kind, value))
-        elif not found:
-            found = True
-            parts.append(entry)
-    return b"".join(parts if found else [*parts, entry])
+def metadata(content: bytes) -> dict[str, str]:
+    """The metadata of an ONNX file: texts by key."""
+    with _errors_of_the_file():
+        return {_text(entry.key): _text(entry.value) for entry in _parsed(content).metadata_props}
 
 
-def for_onnxruntime(model: bytes, *, free_batch: bool = False) -> bytes:
-    """The same network, without PReLU over channels and without constants among its inputs.
+def with_metadata(content: bytes, key: str, text: str | None) -> bytes:
+    """The same network with another text under a key, in the place of an older one, or without any.
+
+    All other bytes stay, so that the older text, put back, gives the older file. The package would write them anew, in
+    an order of its own.
+    """
+    found = metadata(content).get(key)
+    before, after = _entry(key, found), _entry(key, text)
+    place = content.rfind(before) if before else len(content)
+    changed = content[:place] + after + content[place + len(before) :]
+    if place < 0 or metadata(changed).get(key) != text:
+        raise ModelFileError(f"its metadata has an unusual entry {key!r}; write the model again with the onnx package")
+    return changed
+
+
+def _entry(key: str, text: str | None) -> bytes:
+    """An entry of the metadata as it stands in a file."""
+    import onnx
+
+    model = onnx.ModelProto()
+    if text is not None:
+        model.metadata_props.add(key=key, value=text)
+    return written(model)
+
+
+def for_onnxruntime(content: bytes, *, free_batch: bool = False) -> Fitted:
+    """The same network, without PReLU over channels, and without inputs that are constants or that no node reads.
 
     `free_batch` also sets the first axis of inputs and outputs free where it was fixed at 1. Whether the graph bears
     that must be tried: a reshape inside may hold the 1 as well.
     """
+    with _errors_of_the_file():
+        model = _parsed(content)
+        graph = model.graph
+        constants = {tensor.name for tensor in graph.initializer}
+        _keep(graph.input, _read(graph) - constants)
+        _replace_prelus(graph)
+        _keep(graph.initializer, _read(graph))
+        for value in (*graph.input, *graph.output):
+            _text(value.name)
+            dims = value.type.tensor_type.shape.dim
+            if free_batch and len(dims) and dims[0].dim_value == 1:
+                dims[0].dim_param = "N"
+        return Fitted(written(model), any(node.op_type == "QuantizeLinear" for node in _nodes(graph.node)))
+
+
+@contextmanager
+def _errors_of_the_file() -> Iterator[None]:
+    """Raise what is wrong with a file as our error."""
+    from google.protobuf.message import DecodeError
+
     try:
-        return b"".join(
-            _field(GRAPH, _graph(value, free_batch)) if number == GRAPH else _raw(number, kind, value)
-            for number, kind, value in _fields(model)
-        )
-    except (UnicodeDecodeError, IndexError, ValueError) as error:
+        yield
+    except ModelFileError:
+        raise
+    except (DecodeError, ValueError) as error:  # ValueError: bytes that are no text, a tensor of another size than said
         raise ModelFileError(f"not an ONNX model ({error})") from error
 
 
-def _graph(graph: bytes, free_batch: bool) -> bytes:
-    fields = list(_fields(graph))
-    tensors = dict(_tensor(value) for number, _, value in fields if number == INITIALIZER)
-    slopes = {name: values for name, values in tensors.items() if values.ndim >= 3 and values.squeeze().ndim == 1}
-    replaced = {names[1] for number, _, value in fields if number == NODE and (names := _prelu(value, slopes))}
-    parts = []
-    for number, kind, value in fields:
-        names = _prelu(value, slopes) if number == NODE else None
-        if names:
-            parts += _sum(*names, slopes[names[1]].reshape(-1, 1, 1, 1))
-        elif number in (GRAPH_INPUT, GRAPH_OUTPUT):
-            if _first(value, 1).decode() not in tensors:
-                parts.append(_field(number, _with_free_batch(value) if free_batch else value))
-        elif number != INITIALIZER or _tensor(value)[0] not in replaced:
-            parts.append(_raw(number, kind, value))
-    return b"".join(parts)
+def _parsed(content: bytes) -> "ModelProto":
+    import onnx
+
+    model: ModelProto = onnx.ModelProto.FromString(content)
+    if not model.HasField("graph"):
+        raise ModelFileError("not an ONNX model: it has no graph")
+    for tensor in _tensors(model):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            raise ModelFileError(f"the values of its tensor {tensor.name!r} are in another file; save it as one file")
+    return model
 
 
-def _with_free_batch(value: bytes) -> bytes:
-    """A value's description with N for a first axis of 1: type (2), tensor (1), shape (2), its first dim (1)."""
-    return _edit(value, (2, 1, 2, 1), lambda dim: _field(2, b"N") if dim == b"\x08\x01" else dim)
+def _text(text: str | bytes) -> str:
+    """A text of a protocol buffer, which comes as bytes where it is not UTF-8."""
+    return text if isinstance(text, str) else text.decode()
 
 
-def _edit(message: bytes, path: tuple[int, ...], change: Callable[[bytes], bytes]) -> bytes:
-    """A message with one field changed, the first at the end of a path of field numbers."""
-    parts, found = [], False
-    for number, kind, value in _fields(message):
-        if number == path[0] and not found:
-            found = True
-            parts.append(_field(number, _edit(value, path[1:], change) if path[1:] else change(value)))
-        else:
-            parts.append(_raw(number, kind, value))
-    return b"".join(parts)
+def _nodes(nodes: "Iterable[NodeProto]") -> "Iterator[NodeProto]":
+    """Nodes, and those of the graphs inside of them, such as the branches of an If."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _nodes(graph.node)
 
 
-def _first(message: bytes, wanted: int) -> bytes:
-    return next((value for number, _, value in _fields(message) if number == wanted), b"")
+def _tensors(model: "ModelProto") -> "Iterator[TensorProto]":
+    """All tensors of a model, wherever they stand."""
+    nodes = _nodes((*model.graph.node, *(node for function in model.functions for node in function.node)))
+    attributes = [attribute for node in nodes for attribute in node.attribute]
+    graphs = [model.graph, *(graph for each in attributes for graph in (each.g, *each.graphs))]
+    sparse = [tensor for graph in graphs for tensor in graph.sparse_initializer]
+    for graph in graphs:
+        yield from graph.initializer
+    for each in attributes:
+        yield from (each.t, *each.tensors)
+        sparse += [each.sparse_tensor, *each.sparse_tensors]
+    for tensor in sparse:
+        yield from (tensor.values, tensor.indices)
 
 
-def _prelu(node: bytes, slopes: dict[str, NDArray[np.float32]]) -> tuple[str, str, str] | None:
-    """The names of input, slope and output, if a node is a PReLU over channels."""
-    fields = list(_fields(node))
-    inputs, outputs, ops = (
-        [value.decode() for number, _, value in fields if number == wanted] for wanted in (INPUT, OUTPUT, OP)
-    )
-    return (inputs[0], inputs[1], outputs[0]) if ops == ["PRelu"] and inputs[1] in slopes else None
+def _read(graph: "GraphProto") -> set[str]:
+    """The names that nodes read and those that leave the graph."""
+    return {name for node in _nodes(graph.node) for name in node.input} | {value.name for value in graph.output}
 
 
-def _sum(x: str, slope: str, y: str, a: NDArray[np.float32]) -> list[bytes]:
-    """The fields that stand for y = PReLU(x): a x + (1 - a) max(x, 0)."""
-    return [
-        initializer(f"{slope}/a", a),
-        initializer(f"{slope}/1-a", 1 - a),
-        operation("Relu", [x], f"{y}/relu"),
-        operation("Conv", [x, f"{slope}/a"], f"{y}/ax", group=len(a)),
-        operation("Conv", [f"{y}/relu", f"{slope}/1-a"], f"{y}/rest", group=len(a)),
-        operation("Add", [f"{y}/ax", f"{y}/rest"], y),
-    ]
+def _keep(named: "MutableSequence[ValueInfoProto] | MutableSequence[TensorProto]", wanted: set[str]) -> None:
+    """Delete what has no wanted name; in place, since a new list would copy the weights."""
+    for place in reversed(range(len(named))):
+        if named[place].name not in wanted:
+            del named[place]
 
 
-def _tensor(tensor: bytes) -> tuple[str, NDArray[np.float32]]:
-    """A tensor's name and values; one that is not of floats has none."""
-    name, dims, kind, data = "", [], 0, b""
-    for number, wire, value in _fields(tensor):
-        if number == NAME:
-            name = value.decode()
-        elif number == DIMS:
-            place = 0
-            while place < len(value):  # packed or one by one
-                length, place = _read_varint(value, place)
-                dims.append(length)
-        elif number == TYPE:
-            kind, _ = _read_varint(value, 0)
-        elif number == RAW or (number == FLOATS and wire in (LENGTH, FIXED32)):
-            data += value
-    values = np.frombuffer(data, "<f4") if kind == FLOAT else np.zeros(0, np.float32)
-    return name, values.reshape(dims) if values.size == np.prod(dims) else values
+def _replace_prelus(graph: "GraphProto") -> None:
+    """Write each PReLU that has a slope per channel as y = a x + (1 - a) max(x, 0)."""
+    from onnx import numpy_helper
+
+    slopes = {tensor.name: tensor for tensor in graph.initializer if _per_channel(tensor)}
+    nodes, replaced = list["NodeProto"](), set[str]()
+    for node in graph.node:
+        if node.op_type != "PRelu" or len(node.input) != 2 or node.input[1] not in slopes:
+            nodes.append(node)
+            continue
+        (x, slope), y = node.input, node.output[0]
+        a = numpy_helper.to_array(slopes[slope]).reshape(-1, 1, 1, 1)
+        if slope not in replaced:
+            add_constant(graph, f"{slope}/a", a)
+            add_constant(graph, f"{slope}/1-a", 1 - a)
+            replaced.add(slope)
+        nodes += [
+            operation("Relu", [x], f"{y}/relu"),
+            operation("Conv", [x, f"{slope}/a"], f"{y}/ax", group=len(a)),
+            operation("Conv", [f"{y}/relu", f"{slope}/1-a"], f"{y}/rest", group=len(a)),
+            operation("Add", [f"{y}/ax", f"{y}/rest"], y),
+        ]
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
-def _fields(message: bytes) -> Iterator[Field]:
-    place = 0
-    while place < len(message):
-        key, place = _read_varint(message, place)
-        number, kind = key >> 3, key & 7
-        if kind == VARINT:
-            _, end = _read_varint(message, place)
-        elif kind == LENGTH:
-            length, place = _read_varint(message, place)
-            end = place + length
-        elif kind in (FIXED32, FIXED64):
-            end = place + (4 if kind == FIXED32 else 8)
-        else:
-            raise ModelFileError(f"not an ONNX model: wire type {kind} at byte {place}")
-        if end > len(message):
-            raise ModelFileError(f"an ONNX model that is cut off at byte {place}")
-        yield number, kind, message[place:end]
-        place = end
+def _per_channel(tensor: "TensorProto") -> bool:
+    """Whether a tensor is of floats with the shape (C, 1, 1) or (1, C, 1, 1): along the channels of (N, C, H, W)."""
+    from onnx import TensorProto
 
-
-def _raw(number: int, kind: int, value: bytes) -> bytes:
-    return _field(number, value) if kind == LENGTH else _varint(number << 3 | kind) + value
-
-
-def _field(number: int, value: bytes) -> bytes:
-    return _varint(number << 3 | LENGTH) + _varint(len(value)) + value
-
-
-def _integer(number: int, value: int) -> bytes:
-    return _varint(number << 3 | VARINT) + _varint(value)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def _read_varint(message: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if place >= len(message) or shift > 63:
-            raise ModelFileError(f"an ONNX model that is cut off at byte {place}")
-        byte = message[place]
-        value |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
-        if byte < 0x80:
-            return value, place
+    *first, channels, height, width = tensor.dims if len(tensor.dims) >= 3 else (0, 0, 0)
+    return tensor.data_type == TensorProto.FLOAT and channels > 1 and height == width == 1 and first in ([], [1])

@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sphereface.errors import JobFailed
+from sphereface.errors import JobFailed, UserError
 
 PATIENCE = timedelta(minutes=30)  # as long may one process keep the others waiting, for an evaluation say
 BUCKET = 25_000_000  # bytes of small tensors that travel together: what one message costs no longer counts
@@ -45,13 +45,11 @@ def begin(device: str | torch.device = "cpu") -> torch.device:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return chosen
     if str(chosen) not in ("cpu", "cuda"):
-        raise ValueError(
-            f"device is {chosen}; several processes take cpu, or cuda and each its own device of that kind"
-        )
+        raise UserError(f"device is {chosen}; several processes take cpu, or cuda and each its own device of that kind")
     if chosen.type == "cuda":
         place, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
         if place >= count:
-            raise ValueError(f"process {place} of this machine finds {count} CUDA devices; start one process a device")
+            raise UserError(f"process {place} of this machine finds {count} CUDA devices; start one process a device")
         chosen = torch.device("cuda", place)
         torch.cuda.set_device(chosen)
     if not _begun():

@@ -8,12 +8,14 @@ import pytest
 
 from sphereface.audit import audit_faces, audit_path
 from sphereface.audit.duplicates import near_duplicates, thumbnail
-from sphereface.audit.likeness import People, calibrate, doubts, one_person
+from sphereface.audit.likeness import calibrate, doubts, one_person, strangers
 from sphereface.audit.names import in_both, key, spelled_twice
+from sphereface.audit.page import Album
+from sphereface.audit.people import People
 from sphereface.contract import Card
-from sphereface.data.lists import read_exclude
+from sphereface.data.lists.exclude import read_exclude
 from sphereface.data.people import PeopleFolder
-from sphereface.data.synthetic import SyntheticPeople
+from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.embed.embedder import Embedder
 from sphereface.errors import ContractMismatch
 from sphereface.faces.images import decode, encode_jpeg, encode_png
@@ -155,13 +157,15 @@ def test_near_duplicates_are_all_pairs_that_correlate(drawn):
         assert match.correlation == pytest.approx(best[match.first, match.second], abs=1e-4)
 
 
-def test_blocks_change_nothing(drawn, monkeypatch):
+def test_pictures_are_compared_the_same_whatever_the_block(drawn):
     faces, _ = drawn
     thumbs = np.stack([thumbnail(face) for face in np.concatenate([faces[:30], faces[10:20]])])
     whole = near_duplicates(thumbs)
-    monkeypatch.setattr("sphereface.audit.duplicates.BLOCK", 7)
-    assert near_duplicates(thumbs) == whole
+    assert near_duplicates(thumbs, block=7) == whole
     assert len(whole) == 10
+    with_others = near_duplicates(thumbs[:30], thumbs[30:])
+    assert near_duplicates(thumbs[:30], thumbs[30:], block=7) == with_others
+    assert [(match.first, match.second) for match in with_others] == [(10 + n, n) for n in range(10)]
 
 
 def test_likeness_is_judged_by_how_many_photos_there_are():
@@ -184,6 +188,43 @@ def test_likeness_is_judged_by_how_many_photos_there_are():
     assert own[i] == pytest.approx(features[i] @ mean / np.linalg.norm(features[i]) / np.linalg.norm(mean), abs=1e-5)
 
 
+def test_people_are_compared_the_same_whatever_the_block():
+    """Against all likenesses at once, in float64; two pairs are one person, and two photos are swapped."""
+    rng = np.random.default_rng(5)
+    centres = rng.normal(size=(50, 32))
+    centres[[9, 41]] = centres[[30, 7]]
+    labels = np.repeat(np.arange(50), 6)
+    features = (centres[labels] + 0.4 * rng.normal(size=(300, 32))).astype(np.float32)
+    labels[[3, 200]] = labels[[200, 3]]
+    labels[labels == 20] = 21  # nobody is left of one name
+    people = People.of(features, labels, 50)
+    scale = calibrate(people, comparisons=300 * 50)
+    unit = (features / np.linalg.norm(features, axis=1, keepdims=True)).astype(float)
+    sums = np.stack([unit[labels == person].sum(axis=0) for person in range(50)])
+    means = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-9)
+    limits = scale.threshold(np.minimum(people.counts[:, None], people.counts))
+    alike = np.triu((means @ means.T >= limits) & (people.counts[:, None] * people.counts > 0), 1)
+    likest = np.where(labels[:, None] == np.arange(50), -np.inf, unit @ means.T)
+    for block in (7, 64, 4096):
+        twins = one_person(people, people, scale, within=True, block=block)
+        assert [pair[:2] for pair in sorted(twins)] == [(7, 41), (9, 30)] == list(zip(*np.nonzero(alike), strict=True))
+        assert [score for _, _, score in twins] == sorted((score for _, _, score in twins), reverse=True)
+        both = one_person(people, people, scale, within=False, block=block)
+        assert {pair[:2] for pair in both} == {
+            (i, j) for i, j in zip(*np.nonzero(alike | alike.T | np.diag(people.counts > 0)), strict=True)
+        }
+        found = doubts(people, scale, block=block)
+        assert {3, 200} <= {doubt.photo for doubt in found}
+        for doubt in found:
+            assert doubt.other == pytest.approx(likest[doubt.photo].max(), abs=1e-6)
+            assert doubt.like in (-1, likest[doubt.photo].argmax())
+        known = likest[:, people.counts > 0]
+        known = known[np.isfinite(known)]
+        middle, spread = strangers(people, block=block)
+        assert middle == pytest.approx(np.median(known), abs=1e-6)
+        assert spread == pytest.approx(1.4826 * np.median(np.abs(known - np.median(known))), abs=1e-6)
+
+
 def test_unreadable_and_unaligned_faces_are_named(tmp_path, drawn):
     faces, labels = drawn
     for number, (face, label) in enumerate(zip(faces[:16], labels[:16], strict=True)):
@@ -198,6 +239,19 @@ def test_unreadable_and_unaligned_faces_are_named(tmp_path, drawn):
     (tmp_path / "faces" / "p1" / "x.png").write_bytes(encode_png(np.zeros((50, 50, 3), np.uint8)))
     with pytest.raises(ContractMismatch, match="data align"):
         audit_path(tmp_path / "faces", out=tmp_path / "out")
+
+
+def test_the_page_shows_a_photo_that_can_be_read(tmp_path, drawn):
+    faces, _ = drawn
+    for place, name in enumerate(("Ann Lee/1", "Ann Lee/2", "Lee Ann/1", "Bo Ek/1")):
+        path = tmp_path / "faces" / f"{name}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode_png(faces[place]) if place else b"no image")
+    found = audit_path(tmp_path / "faces", out=tmp_path / "out")
+    assert [(pair.first, pair.second) for pair in found.two_names] == [("Ann Lee", "Lee Ann")]
+    album = Album(PeopleFolder(tmp_path / "faces"), None, found.unreadable)
+    assert (album.person("Ann Lee") == faces[1]).all()
+    assert len(np.unique(album.photo("Ann Lee/1.png"))) == 1
 
 
 @needs_chromium

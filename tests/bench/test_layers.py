@@ -8,8 +8,8 @@ from torch import nn
 
 from sphereface.bench import layers
 from sphereface.cli import main
-from sphereface.models.prelu import PReLU
-from sphereface.models.winograd import Conv3x3
+from sphereface.models.cpu.prelu import PReLU
+from sphereface.models.cpu.winograd import Conv3x3
 
 
 def test_every_layer_is_measured_at_every_stage_against_torchs(capsys, monkeypatch):

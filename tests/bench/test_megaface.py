@@ -17,7 +17,7 @@ from sphereface.bench.megaface import (
 )
 from sphereface.bench.timing import LINUX
 from sphereface.cli import main
-from sphereface.evaluation.megaface import AtSize, evaluate_megaface
+from sphereface.evaluation.protocols.megaface import AtSize, evaluate_megaface
 
 
 @pytest.fixture(scope="module")

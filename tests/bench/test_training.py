@@ -14,7 +14,7 @@ from torch import nn
 
 from sphereface.bench import training, turns
 from sphereface.cli import main
-from sphereface.data.formats import open_set
+from sphereface.data.formats.sets import open_set
 from sphereface.data.manifest import require_faces
 from sphereface.errors import JobFailed
 from sphereface.loading.ready import CACHE_BYTES

@@ -54,16 +54,43 @@ def test_bad_usage_exits_with_two(arguments):
 
 def run_broken(error: str) -> subprocess.CompletedProcess[str]:
     """A verb that raises."""
-    code = (
-        f"import sphereface.cli as c\ndef broken(): raise {error}\nc.app.command('broken')(broken)\nc.main(['broken'])"
-    )
+    code = f"""
+import sphereface.cli
+from sphereface.errors import JobFailed, Setting, UserError
+
+@sphereface.cli.app.command()
+def broken():
+    raise {error}
+
+sphereface.cli.main(["broken"])
+"""
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
 def test_an_error_of_ours_is_one_line_and_exit_code_two():
-    ran = run_broken("ValueError('this came; that was wanted')")
+    ran = run_broken("UserError('this came; that was wanted')")
     assert ran.returncode == 2
     assert ran.stderr == "sphereface: this came; that was wanted\n"
+
+
+def test_a_setting_that_an_error_suggests_is_an_option_on_the_command_line():
+    said = run_broken("UserError('2 are lost; ', Setting('small', 'leave out'), ' drops them')").stderr
+    assert said == "sphereface: 2 are lost; --small leave-out drops them\n"
+
+
+@pytest.mark.parametrize("error", ["ValueError('operands could not be broadcast')", "KeyError('a')"])
+def test_an_error_that_is_not_ours_is_called_a_bug_in_one_line(error):
+    ran = run_broken(error)
+    assert ran.returncode == 1
+    assert ran.stderr.startswith(f"sphereface: a bug in sphereface, {error.partition('(')[0]}: ")
+    assert ran.stderr.endswith("(SPHEREFACE_DEBUG=1 shows where)\n")
+    assert ran.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("error", ["UserError('this came')", "ValueError('this came')", "JobFailed('this came')"])
+def test_every_error_shows_where_if_asked(error, monkeypatch):
+    monkeypatch.setenv("SPHEREFACE_DEBUG", "1")
+    assert "Traceback" in run_broken(error).stderr
 
 
 def test_a_failed_job_is_one_line_and_exit_code_one():

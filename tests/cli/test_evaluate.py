@@ -13,22 +13,22 @@ import pytest
 from sphereface.cli import main
 from sphereface.cli.evaluate import folder, ijb, lfw, megaface, ytf
 from sphereface.contract import Card
-from sphereface.data.devkit import read_curves, read_distractors, read_probes, write_matrix
-from sphereface.data.lists import write_megaface
+from sphereface.data.lists.devkit import read_curves, read_distractors, read_probes, write_matrix
+from sphereface.data.lists.megaface import write_megaface
+from sphereface.data.lists.pairs import pairs_to_bin, read_pairs
 from sphereface.data.manifest import Manifest, write_manifest
-from sphereface.data.pairs import pairs_to_bin, read_pairs
-from sphereface.data.shapes import write_shape
-from sphereface.data.synthetic import SyntheticPeople
+from sphereface.data.synthetic.people import SyntheticPeople
+from sphereface.data.synthetic.shapes import write_shape
 from sphereface.embed.embedder import Embedder
 from sphereface.embed.ensemble import Ensemble
 from sphereface.embed.run import embed_set
 from sphereface.embed.store import open_features
-from sphereface.evaluation.folder import evaluate_folder
-from sphereface.evaluation.groups import evaluate_groups
-from sphereface.evaluation.ijb import evaluate_ijb
-from sphereface.evaluation.lfw import evaluate_lfw
-from sphereface.evaluation.megaface import evaluate_megaface
-from sphereface.evaluation.ytf import evaluate_ytf
+from sphereface.evaluation.groups.compare import evaluate_groups
+from sphereface.evaluation.protocols.folder import evaluate_folder
+from sphereface.evaluation.protocols.ijb import evaluate_ijb
+from sphereface.evaluation.protocols.lfw import evaluate_lfw
+from sphereface.evaluation.protocols.megaface import evaluate_megaface
+from sphereface.evaluation.protocols.ytf import evaluate_ytf
 from sphereface.faces.images import encode_png
 from tests.evaluation.networks import tiles
 
@@ -189,7 +189,7 @@ def test_several_models_are_an_ensemble_of_one_feature_rule(told, refused, pairs
     tiles(tmp_path / "other.onnx", card=Card(name="other", feature_rule="image"))
     both = Ensemble.load([model, tmp_path / "other.onnx"], rule="sum")
     given = ("lfw", pairs_set, "--model", model, "--model", tmp_path / "other.onnx", *QUICK)
-    assert "give them one with --feature-rule" in refused(*given)
+    assert "load them all under one" in refused(*given)
     found = told(*given, "--feature-rule", "sum")
     assert found["model"] == "tiles + other"
     assert found == plain({**evaluate_lfw(both, pairs_set, rounds=20).as_dict(), "groups": None})
@@ -211,7 +211,7 @@ def test_missing_faces_are_left_out_only_if_that_is_asked_for(told, refused, pai
 
 @pytest.mark.parametrize("policy", ["mean-feature", "mean-score", "max-score"])
 def test_videos_are_judged_by_the_policy_that_is_named(told, videos, model, embedder, policy):
-    expected = evaluate_ytf(embedder, videos, frames=1, policy=policy.replace("-", " "), rounds=20)
+    expected = evaluate_ytf(embedder, videos, frames=1, policy=policy, rounds=20)
     given = ("--splits", videos / "splits.txt", "--frames", 1, "--policy", policy)
     assert told("ytf", videos, "--model", model, *given, *QUICK) == plain(expected.as_dict())
 

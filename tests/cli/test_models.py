@@ -12,7 +12,7 @@ from sphereface.contract import Card, Preprocessing, read_card
 from sphereface.embed.embedder import Embedder
 from sphereface.embed.run import embed_set
 from sphereface.embed.store import Shard, open_features
-from sphereface.evaluation.calibrate import calibrate
+from sphereface.evaluation.calibration.measure import calibrate
 from tests.embed.sets import write_faces
 from tests.engines.networks import write_network
 from tests.evaluation.networks import tiles
@@ -164,7 +164,8 @@ def test_a_calibrated_card_shows_its_thresholds(faces, tmp_path, capsys):
     [
         ("model.pt", b"x", "wanted an .onnx embedder with a card, or our .safetensors"),
         ("model.onnx", b"\x0f" * 40, "model.onnx: not an ONNX model"),
-        ("model.onnx", b"", "without a card; write model.onnx.card.json"),
+        ("model.onnx", b"", "model.onnx: not an ONNX model: it has no graph"),
+        ("model.onnx", b"\x3a\x03\x12\x01g", "without a card; write model.onnx.card.json"),  # a graph called g
         ("model.safetensors", b"x" * 40, "not a whole .safetensors"),
         ("absent.onnx", None, "no such model file"),
     ],

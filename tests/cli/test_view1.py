@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sphereface.cli import app
-from sphereface.data.pairs import read_pairs
+from sphereface.data.lists.pairs import read_pairs
 from tests.shared import FACES, MODELS, needs_faces, needs_models
 
 PAIRS = 40  # of either kind from either list: enough to see that colours, crop and template are right

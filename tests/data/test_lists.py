@@ -8,17 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sphereface.data import lines
-from sphereface.data.lists import (
-    ListSet,
-    MegaFaceImage,
-    read_exclude,
-    read_landmarks,
-    read_megaface,
-    write_landmarks,
-    write_list,
-    write_megaface,
-)
+from sphereface.data.files.lines import read_lines
+from sphereface.data.formats.lists import ListSet, write_list
+from sphereface.data.lists.exclude import read_exclude
+from sphereface.data.lists.landmarks import read_landmarks, write_landmarks
+from sphereface.data.lists.megaface import MegaFaceImage, read_megaface, write_megaface
 from sphereface.errors import DataFormatError, UnreadableImage
 from tests.data.sets import content, reads_or_says_why, spoiled, tree, write_people
 
@@ -112,12 +106,11 @@ def test_what_is_no_text_names_its_line(tmp_path):
         ListSet(tmp_path / "list.txt")
 
 
-def test_a_missing_or_huge_list_is_named(tmp_path, monkeypatch):
+def test_a_missing_or_huge_list_is_named(tmp_path):
     with pytest.raises(DataFormatError, match="cannot be read"):
         ListSet(tmp_path / "absent.txt")
-    monkeypatch.setattr(lines, "LIMIT", 5)
     with pytest.raises(DataFormatError, match="9 bytes; wanted a list, of at most 5"):
-        ListSet(listed(tmp_path, "a.jpg 12\n"))
+        list(read_lines(listed(tmp_path, "a.jpg 12\n"), limit=5))
 
 
 def test_a_name_that_a_list_cannot_hold_is_refused(tmp_path):

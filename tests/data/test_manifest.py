@@ -16,7 +16,7 @@ from sphereface.data.manifest import (
     write_manifest,
 )
 from sphereface.data.people import PeopleFolder
-from sphereface.data.synthetic import SyntheticPeople
+from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.errors import ContractMismatch, DataFormatError
 
 

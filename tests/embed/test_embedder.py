@@ -8,12 +8,17 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from skimage import data as samples
 
 from sphereface.contract import METADATA_KEY, Card, ImpostorTail, Preprocessing, Threshold
-from sphereface.data.synthetic import SyntheticPeople
+from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.embed.embedder import Embedder
+from sphereface.embed.ensemble import Ensemble
 from sphereface.engines.onnxruntime import OnnxNetwork
-from sphereface.errors import ContractMismatch, ModelFileError
+from sphereface.errors import ContractMismatch, ModelFileError, NoFaceFound, UserError
+from sphereface.faces.detector import Detector
+from sphereface.faces.warp import align
+from tests.embed.sets import mixing_embedder
 from tests.shared import MODELS, needs_models
 
 
@@ -70,7 +75,7 @@ def test_colour_mean_and_scale_are_the_cards(tmp_path, faces):
 
 @pytest.mark.parametrize("fixed_reshape", [False, True])
 def test_a_batch_fixed_at_one_is_no_hindrance(tmp_path, faces, fixed_reshape):
-    network = OnnxNetwork(save(tmp_path / "m.onnx", card=Card(), fixed_reshape=fixed_reshape))
+    network = OnnxNetwork(save(tmp_path / "m.onnx", card=Card(), fixed_reshape=fixed_reshape).read_bytes())
     assert network.batch == (1 if fixed_reshape else None)
     assert network.size == (112, 96)
     features = Embedder(network.run, Card(feature_rule="image")).embed(faces)
@@ -93,6 +98,44 @@ def test_faces_of_another_size_are_refused(tmp_path):
     assert embedder.embed(np.zeros((2, 112, 112, 3), np.uint8)).shape == (2, 672)  # columns 8:104
     with pytest.raises(ContractMismatch, match="data align"):
         embedder.embed(np.zeros((1, 250, 250, 3), np.uint8))
+
+
+def means():
+    return Embedder(lambda inputs: inputs.mean(axis=(2, 3)), Card())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda faces: faces / 255, r"float64 \(5, 112, 96, 3\); wanted uint8 .*\(faces \* 255\)\.round\(\)"),
+        (lambda faces: faces.astype(np.float32), r"faces of float32"),
+        (lambda faces: faces.astype(np.int64), r"int64 .*faces\.astype\(np\.uint8\)"),
+        (lambda faces: faces[0], r"uint8 \(112, 96, 3\); wanted uint8 \(N, H, W, 3\), RGB: one face is faces\[None\]"),
+        (lambda faces: faces.transpose(0, 3, 1, 2), r"\(5, 3, 112, 96\).*transpose\(0, 2, 3, 1\)"),
+        (lambda faces: faces[..., 0], r"\(5, 112, 96\); wanted"),
+        (lambda faces: faces[..., :2], r"\(5, 112, 96, 2\); wanted"),
+        (lambda faces: [faces[0], faces[1] / 255], r"face 1 of float64 \(112, 96, 3\); wanted uint8 \(H, W, 3\)"),
+        (lambda faces: list(faces[0]), r"face 0 of uint8 \(96, 3\)"),
+    ],
+)
+def test_what_is_not_faces_of_bytes_is_refused_with_the_way_out(faces, change, said):
+    for embedder in (means(), Ensemble([means(), means()])):
+        for embed in (embedder.embed, embedder.embed_batch):
+            with pytest.raises(UserError, match=said):
+                embed(change(faces))
+
+
+def test_the_ways_out_that_a_refusal_names_lead_out(faces):
+    expected = means().embed(faces)
+    np.testing.assert_array_equal(means().embed((faces / 255 * 255).round().astype(np.uint8)), expected)
+    np.testing.assert_array_equal(means().embed(faces[0][None]), expected[:1])
+    np.testing.assert_array_equal(means().embed(faces.transpose(0, 3, 1, 2).transpose(0, 2, 3, 1)), expected)
+
+
+def test_faces_may_come_as_a_list_of_both_stored_sizes(faces):
+    wide = np.pad(faces, ((0, 0), (0, 0), (8, 8), (0, 0)), mode="edge")
+    np.testing.assert_array_equal(means().embed([faces[0], wide[1]]), means().embed(faces[:2]))
+    assert means().embed([]).shape == means().embed_batch([]).shape == (0, 6)
 
 
 @pytest.mark.parametrize("content", [b"", b"no model", b"\x08\x07"])
@@ -150,3 +193,31 @@ def test_the_record_says_which_file_and_what_ran_it(tmp_path):
     path = save(tmp_path / "m.onnx", card=Card())
     embedder = Embedder.load(path).with_rule("image")
     assert (embedder.model, embedder.engine) == (hashlib.sha256(path.read_bytes()).hexdigest(), "onnxruntime")
+
+
+@pytest.fixture(scope="module")
+def astronaut():
+    return samples.astronaut()
+
+
+def test_a_photo_becomes_a_feature_in_one_call(astronaut):
+    embedder = mixing_embedder()
+    found = Detector().detect(astronaut)
+    face = align(astronaut, found.landmarks[0], "sphereface", "112x96")
+    assert (embedder.embed_photo(astronaut) == embedder.embed(face[None])[0]).all()
+
+
+def test_of_several_faces_the_one_nearest_the_centre_is_embedded(astronaut):
+    head = astronaut[:220, 130:330]
+    photo = np.zeros((220, 800, 3), np.uint8)
+    photo[:, 290:490], photo[:, :200] = head, head[:, ::-1]
+    embedder, x = mixing_embedder(), Detector().detect(photo)
+    assert len(x) == 2
+    centre = int(np.argmin(np.abs(x.boxes[:, [0, 2]].mean(1) - 400)))
+    face = align(photo, x.landmarks[centre])
+    assert (embedder.embed_photo(photo) == embedder.embed(face[None])[0]).all()
+
+
+def test_a_photo_without_a_face_is_an_error_of_its_own():
+    with pytest.raises(NoFaceFound, match="no face was found in a photo of 80 x 60 pixels"):
+        mixing_embedder().embed_photo(np.full((60, 80, 3), 99, np.uint8))

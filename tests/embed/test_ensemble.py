@@ -9,9 +9,9 @@ from sphereface.contract import Card, Preprocessing, Threshold
 from sphereface.embed.embedder import Embedder
 from sphereface.embed.ensemble import Ensemble, Patches, join_features, joined
 from sphereface.embed.run import embed_set
-from sphereface.embed.store import Features, card_hash, open_features
-from sphereface.errors import ContractMismatch, DataFormatError
-from sphereface.evaluation.gather import gather
+from sphereface.embed.store import FeatureStore, card_hash, open_features
+from sphereface.errors import ContractMismatch, DataFormatError, UserError
+from sphereface.evaluation.sources import gather
 from sphereface.faces.warp import align
 from tests.embed.sets import write_faces
 
@@ -73,9 +73,7 @@ def test_crops_that_no_stored_face_holds_are_refused_by_name_with_the_way_out():
 
 
 def test_models_that_cannot_stand_side_by_side_are_refused():
-    with pytest.raises(
-        ContractMismatch, match=r"feature rules: a concatenate, model 2 image; load them with one rule="
-    ):
+    with pytest.raises(ContractMismatch, match=r"feature rules: a concatenate, model 2 image; load them all under one"):
         Ensemble([model(1, name="a"), model(2, rule="image")])
     with pytest.raises(ContractMismatch, match="templates: model 1 sphereface, model 2 matlab"):
         Ensemble([model(1), model(2, template="matlab")])
@@ -121,7 +119,7 @@ def test_an_ensemble_embeds_a_set_and_goes_through_the_protocols_gathering(tmp_p
     stored = open_features(embedded.folder)
     assert stored.card == both.card
     assert embedded.manifest.model == both.model
-    from sphereface.data.formats import open_set
+    from sphereface.data.formats.sets import open_set
 
     gathered = gather(both, open_set(root), range(10))
     np.testing.assert_allclose(stored.rows[:], gathered.features, atol=1e-6)
@@ -141,7 +139,7 @@ def test_sets_aligned_once_a_patch_join_by_path_whatever_their_order(tmp_path):
     ]
     shuffled = np.random.default_rng(0).permutation(12)
     second = parts[1]
-    other = Features(
+    other = FeatureStore(
         [second.paths[place] for place in shuffled],
         second.people[::-1],
         2 - second.labels[shuffled],
@@ -159,14 +157,14 @@ def test_sets_aligned_once_a_patch_join_by_path_whatever_their_order(tmp_path):
         np.testing.assert_array_equal(np.asarray(whole.rows), expected)
     with pytest.raises(DataFormatError, match=r"2 are in one of them only, such as p0/000\.png"):
         join_features([parts[0], _without_first(other, "p0/000.png", "p0/001.png")])
-    stranger = Features(second.paths, ["p0", "p1", "x"], second.labels, second.rows, second.card, second.manifests)
+    stranger = FeatureStore(second.paths, ["p0", "p1", "x"], second.labels, second.rows, second.card, second.manifests)
     with pytest.raises(DataFormatError, match=r"other people for p2/000\.png"):
         join_features([parts[0], stranger])
 
 
 def _without_first(features, *names):
     kept = [place for place, path in enumerate(features.paths) if path not in names]
-    return Features(
+    return FeatureStore(
         [features.paths[place] for place in kept], features.people, features.labels[kept], features.rows[kept],
         features.card, features.manifests,
     )  # fmt: skip
@@ -185,3 +183,7 @@ def test_patches_are_cut_from_the_photo_each_by_its_own_crop():
         ]
         np.testing.assert_allclose(row, joined(parts, "concatenate")[0], atol=1e-5)
     assert Patches(members).embed(photo, points[:0]).shape == (0, found.shape[1])
+    with pytest.raises(UserError, match=r"float64 \(200, 220, 3\); wanted uint8"):
+        Patches(members).embed(photo / 255, points)
+    with pytest.raises(UserError, match=r"landmarks \(5, 2\); wanted \(N, 5, 2\).*landmarks\[None\]"):
+        Patches(members).embed(photo, points[0])

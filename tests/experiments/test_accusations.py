@@ -7,9 +7,9 @@ import pytest
 
 from sphereface.contract import Card
 from sphereface.data.manifest import Manifest, write_manifest
-from sphereface.data.synthetic import SyntheticPeople
+from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.embed.embedder import Embedder
-from sphereface.evaluation.groups import evaluate_groups
+from sphereface.evaluation.groups.compare import evaluate_groups
 from sphereface.experiments.accusations import Accusations, Crowd, Verdict, judge, named_at, try_crowds
 from sphereface.experiments.openset import TEST
 from sphereface.experiments.two_looks import dressed, every_other_family

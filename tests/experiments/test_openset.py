@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sphereface.cli import app
+from sphereface.cli.demo import tell
 from sphereface.experiments import demo, openset, study
 from sphereface.experiments.openset import CONTENDERS, Scale, make_pairs
 from tests.reports.browser import complaints, needs_chromium
@@ -21,13 +22,9 @@ TINY = Scale(
     distractors=12,
     pairs=100,
     steps=2,
+    sphere_photos=8,
     sphere_steps=2,
 )
-
-
-@pytest.fixture(autouse=True)
-def small_spheres(monkeypatch):
-    monkeypatch.setattr(demo, "SPHERE_PHOTOS", 8)
 
 
 def quiet(_what: str, _total: int):
@@ -142,18 +139,21 @@ def test_the_first_picture_is_there_before_the_long_training(tmp_path):
     assert seen["drawing faces"]
 
 
-def test_the_demo_command_prints_one_json_object(tmp_path, monkeypatch):
-    monkeypatch.setattr(openset, "QUICK", TINY)
-    ran = CliRunner().invoke(app, ["demo", "--quick", "--json", "--workers", "1", "--out", str(tmp_path)])
-    assert ran.exit_code == 0, ran.output
-    result = json.loads(ran.stdout)
+def test_a_demo_is_told_as_a_table_or_as_one_json_object(tmp_path, capsys):
+    found = demo.run_demo(TINY, tmp_path, seed=0, workers=1, begin=quiet).as_json()
+    tell(found, tmp_path / "report.html", as_json=True)
+    result = json.loads(capsys.readouterr().out)
     assert result["finished"]
-    assert len(result["rows"]) == 5
+    assert [row["loss"] for row in result["rows"]] == [contender.name for contender in CONTENDERS]
+    assert result["report"] == str(tmp_path / "report.html")
+    tell(found, tmp_path / "report.html", as_json=False)
+    head, *lines, last = capsys.readouterr().out.splitlines()
+    assert head.split()[:2] == ["loss", "accuracy"]
+    assert [f"{row['accuracy']:.2%}" in line for row, line in zip(result["rows"], lines, strict=True)] == [True] * 5
+    assert last == f"Report: {tmp_path / 'report.html'}"
 
 
 def test_an_interrupted_demo_exits_with_130(tmp_path, monkeypatch):
-    monkeypatch.setattr(openset, "QUICK", TINY)
-
     def interrupted(*_args, **_options):
         raise KeyboardInterrupt
 
@@ -162,6 +162,8 @@ def test_an_interrupted_demo_exits_with_130(tmp_path, monkeypatch):
     assert ran.exit_code == 130
     assert "partial report" in ran.stdout
     assert (tmp_path / "report.html").exists()
+    ran = CliRunner().invoke(app, ["demo", "--quick", "--json", "--workers", "1", "--out", str(tmp_path)])
+    assert (ran.exit_code, json.loads(ran.stdout)["finished"]) == (130, False)
 
 
 def test_a_study_chooses_rates_on_held_out_people_and_compares_with_softmax(monkeypatch):

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from sphereface.data.synthetic import SyntheticPeople
+from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.experiments.real_faces import IN_LFW, Measured, Plan, Trial, Unseen, compare
 from sphereface.experiments.real_faces_page import as_markdown
 from sphereface.faces.images import encode_png

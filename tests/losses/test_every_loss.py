@@ -5,6 +5,9 @@ import inspect
 import io
 import math
 import re
+from dataclasses import replace
+from fractions import Fraction
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,8 +17,13 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from sphereface import Annealing, create_loss
+from sphereface.errors import UserError
 from sphereface.losses import LOSSES, MODES
 from sphereface.losses.blocks import ClassBlocks
+from sphereface.losses.classifier import MarginSoftmax
+from sphereface.losses.options import options_of
+from sphereface.losses.others import sum_over_others
+from sphereface.losses.softmax import margin_cross_entropy
 from tests.losses import naive
 
 B, D, K = 8, 5, 12
@@ -146,18 +154,24 @@ def test_without_a_gradient_to_come_nothing_is_kept(name, monkeypatch):
     assert not any(blocks.kept for blocks in made)
 
 
-@each_chunked
-def test_many_blocks_equal_one(name, monkeypatch):
-    from sphereface.losses import blocks
+def in_blocks(loss, x, labels, most):
+    """The part of a loss that visits all classes."""
+    weight = loss.weight
+    if isinstance(loss, MarginSoftmax):
+        return margin_cross_entropy(x, weight, loss.bias, labels, replace(loss.rule(), most=most))
+    return sum_over_others(x, weight, loss.bias, labels, loss.negative, chunk=None, most=most).mean()
 
+
+@each_chunked
+def test_many_blocks_equal_one(name):
     x, labels = batch()
     loss = create_loss(name, D, K).double().eval()
-    whole = loss(x.requires_grad_(), labels)
-    expected = torch.autograd.grad(whole, (x, loss.weight))
-    monkeypatch.setattr(blocks, "block_size", lambda _: 5)
-    value = loss(x, labels)
+    parameters = (x.requires_grad_(), *loss.parameters())
+    whole = in_blocks(loss, x, labels, None)
+    expected = torch.autograd.grad(whole, parameters)
+    value = in_blocks(loss, x, labels, 5)
     assert_close(value, whole, rtol=1e-12, atol=0)
-    assert_close(torch.autograd.grad(value, (x, loss.weight)), expected, rtol=0, atol=1e-12)
+    assert_close(torch.autograd.grad(value, parameters), expected, rtol=0, atol=1e-12)
 
 
 @each_sampled
@@ -424,8 +438,12 @@ def test_an_unknown_loss_or_option_names_its_neighbours():
         create_loss("arcface", D, K, sampel=0.5)
 
 
-# A value that no option of its type takes; bool is a whole number to Python, and to nobody else.
-WRONG = {"int": ["four", True, 2.5, math.nan], "float": ["x", True, -1.0, math.inf], "bool": ["yes", 1, None]}
+# Values that no option of their type takes; Python counts True as an int, and 8.0 cannot be a size.
+WRONG = {
+    "int": ["four", True, 2.5, 8.0, np.float32(8), math.nan],
+    "float": ["x", True, -1.0, math.inf],
+    "bool": ["yes", 1, None],
+}
 
 
 @each_loss
@@ -448,9 +466,39 @@ def test_every_option_takes_its_own_default(name):
     assert state.keys() == create_loss(name, D, K).state_dict().keys()
 
 
-def test_numbers_may_come_from_numpy_and_whole_ones_with_a_point():
-    loss = create_loss("a_softmax", D, K, m=4.0, sample=np.float32(0.5), chunk=np.int64(3))
-    assert (loss.m, loss.sample, loss.chunk) == (4, 0.5, 3)
+@each_loss
+def test_every_number_may_come_from_numpy_or_as_a_fraction_and_gives_the_same_loss(name):
+    """What a constructor accepts, the first forward pass computes with."""
+    chosen = {"m": 2, "chunk": 5, "sample": 0.5, "scale": 8, "weight": 0.25, "margin": 0.5, "alpha": 0.5, "power": 2,
+              "r": 8, "t": 2, "soft_weight": 0.25, "shard": [0, 1]}  # fmt: skip
+    chosen |= {"m": 0.25} if name in ("cosface", "arcface") else {}
+    known = options_of(LOSSES[name])
+    plain = {option: value for option, value in chosen.items() if option in known}
+    numbers = [option for option in plain if option != "shard"]
+    assert {option for option, kind in known.items() if {int, float} & {kind, *get_args(kind)}} == set(numbers)
+
+    def run(options):
+        torch.manual_seed(1)
+        x, labels = batch(torch.float32)
+        loss = create_loss(name, D, K, **options)
+        value = loss(x.requires_grad_(), labels)
+        return value, torch.autograd.grad(value, x)[0]
+
+    expected = run(plain)
+    for of_integer, of_float in ((np.int64, np.float32), (np.uint8, np.float64), (int, Fraction)):
+        kinds = {option: of_integer if isinstance(plain[option], int) else of_float for option in numbers}
+        found = run({**plain, **{option: kind(plain[option]) for option, kind in kinds.items()}})
+        assert torch.equal(found[0], expected[0])
+        assert torch.equal(found[1], expected[1])
+
+
+def test_the_number_of_classes_and_features_is_an_integer():
+    for name in LOSSES:
+        with pytest.raises(UserError, match=r"12\.0 classes of 5 features; it takes integers"):
+            create_loss(name, D, 12.0)
+        with pytest.raises(UserError, match="12 classes of '5' features; it takes integers"):
+            create_loss(name, "5", K)
+        create_loss(name, np.int64(D), np.int32(K))
 
 
 @pytest.mark.parametrize(
@@ -471,7 +519,7 @@ def test_numbers_may_come_from_numpy_and_whole_ones_with_a_point():
         ("sphereface_r", {"version": "v3"}, "v1, v2"),
         ("sphereface_r", {"normalization": "half"}, "hard, soft, none"),
         ("sphereface2", {"alpha": 1.0}, "alpha 1.0"),
-        ("cosface", {"shard": "first"}, r"shard is 'first'; cosface takes \(a whole number, a whole number\) or None"),
+        ("cosface", {"shard": "first"}, r"shard is 'first'; cosface takes \(an integer, an integer\) or None"),
         ("a_softmax", {"gradient": ["exact"]}, r"gradient is \['exact'\]; a_softmax takes one of exact, caffe"),
     ],
 )

@@ -67,15 +67,15 @@ def test_pairs_that_are_dropped_on_the_way_change_nothing():
     assert done == [*range(4, 90, 4), 90]
 
 
-def test_scores_of_pairs_are_their_cosines_piece_by_piece(monkeypatch):
-    monkeypatch.setattr("sphereface.metrics.impostors.PRODUCTS", 20)
+@pytest.mark.parametrize("products", [1, 20, 10_000])
+def test_scores_of_pairs_are_their_cosines_piece_by_piece(products):
     features = np.random.default_rng(4).normal(size=(12, 6))
     left, right = same_pairs(np.arange(12) // 4)
     expected = [
         features[a] @ features[b] / np.linalg.norm(features[a]) / np.linalg.norm(features[b])
         for a, b in zip(left, right, strict=True)
     ]
-    assert scores_of(unit_rows(features), left, right) == pytest.approx(expected)
+    assert scores_of(unit_rows(features), left, right, products=products) == pytest.approx(expected)
 
 
 def test_a_feature_of_zeros_scores_0_and_one_that_is_no_number_is_refused():

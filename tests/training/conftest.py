@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from sphereface.data.synthetic import SyntheticPeople
+from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.training.config import AnnealingConfig, TrainConfig
 from sphereface.training.run import train
 from sphereface.training.setting import Place

@@ -1,14 +1,16 @@
 """Recipes and their files: what they say is checked, stretched and written down."""
 
 import math
+import tomllib
 
+import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sphereface.losses import LOSSES, create_loss
-from sphereface.training.config import AnnealingConfig, TrainConfig, read_config
+from sphereface.training.config import AnnealingConfig, TrainConfig, check, read_config
 from sphereface.training.recipes import RECIPES, load_recipe
 
 
@@ -19,6 +21,74 @@ def test_every_recipe_comes_back_from_its_file(tmp_path, name):
     assert read_config(tmp_path / "config.toml") == config
     assert config.recipe == name
     create_loss(config.loss, 8, 5, **config.options())  # its options are ones that the loss takes
+
+
+@given(
+    recipe=st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+    lr=st.floats(min_value=0, exclude_min=True, allow_nan=False),
+    milestones=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3),
+    sample=st.none() | st.floats(0, 1, exclude_min=True) | st.just(np.float32(0.5)),
+    chunk=st.none() | st.integers(1, 2**63 - 1) | st.just(np.int64(3)),
+)
+@example(recipe="\x7f\u2028\\", lr=math.inf, milestones=[], sample=None, chunk=None)
+def test_whatever_is_written_is_read_back(recipe, lr, milestones, sample, chunk):
+    """By the standard library's reader, value by value; None is what TOML leaves out."""
+    options = {"m": 3, "sample": sample, "chunk": chunk}
+    config = TrainConfig(recipe=recipe, lr=lr, milestones=milestones, loss_options=options)
+    found = check(tomllib.loads(config.toml()), source="this text")
+    given = {name: value for name, value in options.items() if value is not None}
+    assert found == config.changed(loss_options=given)
+    assert (found.recipe, found.lr, found.loss_options) == (recipe, lr, given)
+
+
+# What earlier versions wrote beside a run's checkpoints: arrays on one line, tables without an empty one.
+EARLIER = """recipe = "größer \\"small\\""
+model = "sphereface20"
+features = 512
+width = 1.0
+last_relu = false
+template = "sphereface"
+crop = "112x96"
+mirror = true
+loss = "a_softmax"
+classifier = "replicated"
+batch = 128
+accumulate = 1
+steps = 28000
+seed = 0
+lr = 0.1
+milestones = [16000, 24000]
+lr_drop = 0.1
+warmup = 0
+momentum = 0.9
+caffe_momentum = false
+weight_decay = 0.0005
+precision = "float32"
+checkpoint_every = 1000
+keep = 3
+validation_people = 0
+validate_every = 0
+
+[loss_options]
+m = 4
+
+[annealing]
+base = 1000.0
+gamma = 0.12
+power = 1.0
+minimum = 5.0
+
+[guard]
+window = 200
+rollbacks = 3
+lr_factor = 0.5
+gamma_factor = 0.25
+"""
+
+
+def test_settings_of_earlier_runs_are_read_as_they_were_meant():
+    config = TrainConfig(recipe='größer "small"', loss_options={"m": 4}, annealing=AnnealingConfig())
+    assert check(tomllib.loads(EARLIER), source="earlier") == config
 
 
 def test_the_papers_run_is_as_printed():
@@ -91,7 +161,7 @@ def test_another_loss_brings_its_own_defaults():
         ("batch = 10\nphotos = 4", "choose a multiple"),
         ("loss = 'triplet'\nclassifier = 'sharded'", "cannot be sharded"),
         ("batch = = 3", "no TOML"),
-        ("[loss_options]\nm = 'four'", "loss_options: m is 'four'; a_softmax takes a whole number"),
+        ("[loss_options]\nm = 'four'", "loss_options: m is 'four'; a_softmax takes an integer"),
         ("[loss_options]\nsample = 'x'", "sample is 'x'; a_softmax takes a number of at least 0 or None"),
         ("[loss_options]\nsample = 2", "sample is 2; it takes a fraction"),
         ("[loss_options]\ngradiant = 'caffe'", "a_softmax has no option 'gradiant'; did you mean gradient"),

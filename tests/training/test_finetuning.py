@@ -6,12 +6,12 @@ import torch
 from sphereface.cli import main
 from sphereface.contract import Alignment, Card, Preprocessing, read_card
 from sphereface.data.manifest import Manifest, write_manifest
-from sphereface.data.synthetic import SyntheticPeople
+from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.errors import ContractMismatch, ModelFileError
 from sphereface.models import create_model, load_model, save_model
 from sphereface.training import run as module
-from sphereface.training.log import read_log
 from sphereface.training.recipes import load_recipe
+from sphereface.training.telling.log import read_log
 from tests.training.conftest import TINY, run, same, weights
 
 

@@ -8,7 +8,14 @@ from torch.testing import assert_close
 from sphereface.losses import create_loss
 from sphereface.models import create_model
 from sphereface.training.config import TrainConfig
-from sphereface.training.optimizer import RunningMean, build_optimizer, clip_, gradient_norm, named_parameters, set_rate
+from sphereface.training.optimizer import (
+    build_optimizer,
+    clip_,
+    gradient_norm,
+    named_parameters,
+    running_mean,
+    set_rate,
+)
 
 
 def small():
@@ -52,18 +59,22 @@ def test_momentum_is_caffes_where_asked(caffe):
     assert_close(parameter.detach().double(), w, rtol=1e-5, atol=1e-6)
 
 
-def test_a_running_mean_forgets_at_its_own_pace():
-    net = nn.Linear(2, 1)
-    mean = RunningMean(net, 0.75)
-    expected = net.weight.detach().clone()
-    for value in (1.0, 2.0, 3.0):
-        nn.init.constant_(net.weight, value)
-        mean.update(net)
-        expected = 0.75 * expected + 0.25 * value
-    assert_close(mean.values["weight"], expected)
-    other = RunningMean(net, 0.75)
-    other.load(mean.values)
-    assert_close(other.values["weight"], expected)
+def test_a_running_mean_forgets_at_its_own_pace_and_counts_as_the_network_does():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    mean = running_mean(net, 0.75)
+    expected = {name: value.clone() for name, value in net.state_dict().items()}
+    for number in range(1, 4):
+        nn.init.constant_(net[0].weight, number)
+        net(torch.randn(8, 2))  # moves batch norm's statistics, and counts
+        mean.update_parameters(net)
+        for name, value in net.state_dict().items():
+            if name.endswith("num_batches_tracked"):
+                expected[name] = torch.tensor(number)
+            else:
+                expected[name] = 0.75 * expected[name] + 0.25 * value
+    assert_close(mean.module.state_dict(), expected)
+    assert not torch.equal(mean.module[1].running_mean, net[1].running_mean)
 
 
 def test_clipping_shortens_what_is_too_long_and_nothing_else():

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,17 @@ import torch
 
 from sphereface import parallel
 from sphereface.contract import read_card
-from sphereface.errors import JobFailed, UnreadableImage
+from sphereface.errors import DataFormatError, JobFailed, UnreadableImage
+from sphereface.faces.images import decode
+from sphereface.loading import Shuffled
 from sphereface.models import load_model
-from sphereface.training.checkpoint import open_checkpoint
+from sphereface.training.checkpoints.reading import open_checkpoint
 from sphereface.training.guard import Guard, Lost
-from sphereface.training.log import read_log
 from sphereface.training.run import Run, train
 from sphereface.training.setting import Place
+from sphereface.training.stopping import Stop
+from sphereface.training.telling.log import read_log
+from tests.modes import mode, umask
 from tests.training.conftest import TINY, command, run, same, weights
 
 
@@ -39,6 +44,17 @@ def test_a_run_leaves_a_model_a_log_a_report_and_its_settings(whole):
     assert history[-1]["outcome"] == "finished"
     assert load_model(whole / "model.safetensors").architecture.features == 16
     assert read_card(whole / "model.safetensors").name == whole.name
+
+
+def test_others_may_read_what_the_umask_lets_them_but_no_checkpoint(faces, tmp_path):
+    with umask(0o027):
+        run(faces, tmp_path / "run", TINY.changed(steps=5, milestones=()))
+    files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    saved = [path for path in files if path.is_relative_to(tmp_path / "run" / "checkpoints")]
+    assert {mode(path) for path in saved} == {0o600}
+    assert {path.name: mode(path) for path in files if path not in saved} == dict.fromkeys(
+        ("config.toml", "log.jsonl", "model.safetensors", "report.html", "scan.json"), 0o640
+    )
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others(faces, whole, tmp_path):
@@ -101,6 +117,38 @@ def test_asked_to_stop_a_run_saves_and_can_go_on(faces, tmp_path, number):
     (resumed,) = (entry for entry in read_log(tmp_path / "run") if entry["kind"] == "resume")
     assert (resumed["step"], resumed["command"], resumed["processes"]) == (stopped, "again", 1)
     assert resumed["versions"]["torch"] == torch.__version__
+
+
+def in_thread(config, place, **options):
+    """Train in a thread that is not the main one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(train, config, place, say=lambda _: None, **options).result()
+
+
+def test_a_run_in_another_thread_is_the_same_and_leaves_signals_alone(faces, whole, tmp_path):
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    done = in_thread(TINY, Place(faces, tmp_path / "run", workers=1, device="cpu"))
+    assert done.outcome == "finished"
+    assert same(weights(tmp_path / "run"), weights(whole))
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_caller_stops_a_run_as_ctrl_c_does(faces, whole, tmp_path, monkeypatch):
+    from sphereface.training import run as module
+
+    stop, real, steps = Stop(), module.learn, []
+
+    def learn(*given):
+        steps.append(given)
+        stop.asked = len(steps) == 8
+        return real(*given)
+
+    monkeypatch.setattr(module, "learn", learn)
+    done = in_thread(TINY, Place(faces, tmp_path / "run", workers=0, device="cpu"), stop=stop)
+    assert (done.outcome, done.step) == ("interrupted", 8)
+    stop.asked = False
+    assert run(faces, tmp_path / "run", resume=True).outcome == "finished"
+    assert same(weights(tmp_path / "run"), weights(whole))
 
 
 def test_a_corrupt_newest_checkpoint_is_passed_over_and_that_is_said(faces, whole, tmp_path):
@@ -268,8 +316,54 @@ def test_unreadable_images_are_refused_at_the_start_or_left_out(faces, tmp_path)
     spoiled.write_bytes(spoiled.read_bytes()[:500])
     with pytest.raises(UnreadableImage, match="1 of 40 images cannot be read"):
         run(tmp_path / "faces", tmp_path / "fail")
-    assert run(tmp_path / "faces", tmp_path / "skip", on_unreadable="skip").outcome == "finished"
+    assert run(tmp_path / "faces", tmp_path / "skip", missing="skip").outcome == "finished"
     assert "p0003/0002.png" in (tmp_path / "skip" / "scan.json").read_text()
+
+
+def test_faces_that_are_replaced_since_their_files_broke_are_counted_and_named(faces, whole, tmp_path, capsys):
+    """The files break between two parts of a run: the known scan keeps them in the order of the batches."""
+    shutil.copytree(faces, tmp_path / "faces")
+    shutil.copytree(whole, tmp_path / "run")
+    (tmp_path / "run" / "model.safetensors").unlink()
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000024")
+    broken = {12: "p0002/0002.png", 33: "p0006/0003.png"}
+    for name in broken.values():
+        (tmp_path / "faces" / name).write_bytes(b"no image")
+    run(tmp_path / "faces", tmp_path / "run", resume=True, missing="skip")
+    places = sum(int(np.isin(Shuffled(40, 12, TINY.seed).indices(step), list(broken)).sum()) for step in range(20, 24))
+    assert places >= 2
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if "replaced" in line]
+    assert said.startswith(f"step 24: {places} faces of batches were replaced by others: files broke since the start")
+    assert all(name in said for name in broken.values())
+    end = read_log(tmp_path / "run")[-1]
+    assert (end["outcome"], end["replaced"]) == ("finished", places)
+    with pytest.raises(UnreadableImage) as error:
+        decode(b"no image")
+    assert end["broken_later"] == dict.fromkeys(broken.values(), error.value.reason)
+    assert [entry["text"] in said for entry in read_log(tmp_path / "run") if entry["kind"] == "note"] == [True]
+
+
+def test_a_run_that_replaced_nothing_does_not_speak_of_it(whole):
+    assert "replaced" not in read_log(whole)[-1]
+
+
+def test_a_damaged_scan_of_an_earlier_part_is_named_with_the_way_out(faces, whole, tmp_path):
+    shutil.copytree(whole, tmp_path / "run")
+    (tmp_path / "run" / "scan.json").write_text('{"count": 3}')
+    with pytest.raises(DataFormatError, match=r"scan\.json: damaged; remove it, and the faces are looked at again"):
+        run(faces, tmp_path / "run", resume=True)
+
+
+def test_unreadable_images_to_validate_on_are_said(faces, tmp_path):
+    shutil.copytree(faces, tmp_path / "faces")
+    for person in range(8):
+        (tmp_path / "faces" / f"p{person:04d}" / "0002.png").write_bytes(b"no image")
+    heard = []
+    config = TINY.changed(validation_people=3, steps=2, milestones=())
+    train(
+        config, Place(tmp_path / "faces", tmp_path / "run", workers=0, device="cpu", missing="skip"), say=heard.append
+    )
+    assert any(line.startswith("3 images to validate on cannot be read, such as p000") for line in heard)
 
 
 def test_people_are_set_aside_to_validate_on(faces, tmp_path):

@@ -22,11 +22,11 @@ from torch.distributed import TCPStore
 
 from sphereface import parallel
 from sphereface.cli import main
-from sphereface.data.synthetic import SyntheticPeople
+from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.training import run as run_module
-from sphereface.training.checkpoint import open_checkpoint
-from sphereface.training.log import LOG, read_log
+from sphereface.training.checkpoints.reading import open_checkpoint
 from sphereface.training.run import is_finished
+from sphereface.training.telling.log import LOG, read_log
 from tests.training.conftest import TINY, arguments, command, run, same, small_disk, weights
 
 MOMENTS = {1: 10, 2: 10}  # how often a run is killed, by the number of its processes
@@ -322,14 +322,15 @@ def broken_faces(tmp_path):
 
 def test_one_broken_file_in_a_hundred_is_refused_before_the_first_step_or_left_out_and_listed(broken_faces, tmp_path):
     broken, out = ["p0003/0002.png", "p0011/0007.jpg"], tmp_path / "run"
-    ran = ended(command(broken_faces, out, "--on-unreadable", "fail"))
+    ran = ended(command(broken_faces, out, "--missing", "fail"))
     assert ran.returncode == 2
     *_, said = ran.stderr.splitlines()
-    assert said.startswith("sphereface: 2 of 200 images cannot be read: ")
+    assert said.startswith(f"sphereface: {broken[0]}: ")
+    assert "2 of 200 images cannot be read" in said
     assert all(name in said for name in broken)
     assert os.listdir(out) == ["config.toml"]
 
-    ran = ended(command(broken_faces, out, "--on-unreadable", "skip"))
+    ran = ended(command(broken_faces, out, "--missing", "skip"))
     assert ran.returncode == 0, ran.stderr
     assert f"2 images cannot be read and are left out; {out / 'scan.json'} lists them" in ran.stderr.splitlines()
     listed = json.loads((out / "scan.json").read_text())["unreadable"]

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from sphereface import create_model
-from sphereface.data.pairs import Pair, read_pairs, write_pairs
+from sphereface.data.lists.pairs import Pair, read_pairs, write_pairs
 from sphereface.errors import ContractMismatch, JobFailed, UnreadableImage
 from sphereface.evaluation import verify_folds
 from sphereface.faces.images import encode_png
-from sphereface.training.loop import to_input
+from sphereface.models.inputs import to_input
 from sphereface.training.validation import Validation, embed, hardest, hold_out, score, validate
 
 
@@ -222,7 +222,7 @@ def test_a_face_that_cannot_be_read_is_an_error_or_takes_its_pairs_along():
     album = Album([3] * 8)
     whole = Validation.of_people(album, pairs=20)
     album.bytes[4] = album.bytes[4][:500]
-    with pytest.raises(UnreadableImage, match=r"1 of the \d+ images .*1/4\.png .*skipped"):
+    with pytest.raises(UnreadableImage, match=r"1/4\.png: .*1 of the \d+ images .*missing=.skip"):
         Validation.of_people(album, pairs=20)
 
     def named(validation):
@@ -230,12 +230,12 @@ def test_a_face_that_cannot_be_read_is_an_error_or_takes_its_pairs_along():
         paths = validation.faces.paths
         return {(paths[a], paths[b], s, f) for a, b, s, f in zip(left, right, same, fold, strict=True)}
 
-    rest = Validation.of_people(album, pairs=20, on_unreadable="skip")
+    rest = Validation.of_people(album, pairs=20, missing="skip")
     assert [image.path for image in rest.skipped] == ["1/4.png"]
     assert named(rest) == {pair for pair in named(whole) if "1/4.png" not in pair} != named(whole)
     assert len(embed(small_net(), rest)) == len(rest.people) == len(rest.faces.paths)
     with pytest.raises(ValueError, match="'fail' or 'skip'"):
-        Validation.of_people(album, pairs=20, on_unreadable="ignore")
+        Validation.of_people(album, pairs=20, missing="ignore")
 
 
 def test_the_hardest_pairs_are_those_that_score_most_wrongly(album):
@@ -287,9 +287,9 @@ def test_missing_images_of_a_list_are_counted_and_named_at_once(listed):
     pairs = read_pairs(path, suffix=".png")
     (root / "bob" / "bob_0002.png").unlink()
     (root / "cy" / "cy_0001.png").write_bytes(b"no image")
-    with pytest.raises(UnreadableImage, match=r"2 of the 8 images .*bob/bob_0002\.png .*cy/cy_0001\.png"):
+    with pytest.raises(UnreadableImage, match=r"bob/bob_0002\.png: .*2 of the 8 images .*cy/cy_0001\.png"):
         Validation.of_pairs(pairs, root)
-    with pytest.raises(UnreadableImage, match=r"8 of the 8 images .* and 3 more; .*check root"):
+    with pytest.raises(UnreadableImage, match=r"8 of the 8 images .*check root"):
         Validation.of_pairs(pairs, root / "elsewhere")
 
 

@@ -3,7 +3,7 @@
 A face becomes a thumbnail of 24 x 24 grey levels, its mean taken away, at length one; two photos are near-duplicates
 where their thumbnails correlate by 0.97 or more. On real faces that are different photos this was not seen. All pairs
 are compared, in blocks; the 8 x 8 means of the thumbnails, an orthogonal projection, rule out nearly all of them first:
-a projection never makes two points farther apart, so nothing is missed.
+|x - y|^2 = 2 - 2 x.y, and a projection never makes two points farther apart, so nothing is missed.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,11 +13,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from sphereface.audit.people import Floats, Ints, blocks
 from sphereface.faces.images import Image
 
 SIDE, COARSE = 24, 8
 ALIKE = 0.97
-BLOCK = 2048
+BLOCK = 2048  # thumbnails of a block; two blocks are compared at a time
+PAIRS = 1 << 12  # of thumbnails that are correlated in one go
+ROUNDING = 1e-4  # far beyond what the distance of two projections is off by
 
 
 class Match(NamedTuple):
@@ -40,36 +43,56 @@ def near_duplicates(
     others: NDArray[np.uint8] | None = None,
     *,
     alike: float = ALIKE,
+    block: int = BLOCK,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[Match]:
     """All pairs of thumbnails (N, 24, 24) that nearly agree, each pair once; or of thumbnails with others.
 
+    `block` changes no result: memory is that of the projections, 264 bytes a thumbnail, and of block x block distances.
     `progress` hears how many of the first are compared.
     """
-    matches: list[Match] = []
-    for start in range(0, len(thumbnails), BLOCK):
-        block = thumbnails[start : start + BLOCK]
-        for flip in (False, True):
-            sought = _unit(block[:, :, ::-1] if flip else block)
-            for place, second in _blocks(thumbnails if others is None else others, start if others is None else 0):
-                for i, j, value in _agreeing(sought, _unit(second), alike):
-                    if others is not None or start + i < place + j:
-                        matches.append(Match(start + i, place + j, value, flip))
-        progress(start + len(block))
+    second = thumbnails if others is None else others
+    projections = np.empty((len(second), COARSE**2 + 2), np.float32)
+    for part in blocks(len(second), block):
+        small = _project(second[part])
+        projections[part] = np.column_stack([small, np.ones(len(small)), _half_square(small)])
     best: dict[tuple[int, int], Match] = {}  # a symmetric face is its own mirror image: the better of both counts
-    for match in matches:
-        known = best.get((match.first, match.second))
-        if known is None or match.correlation > known.correlation:
-            best[match.first, match.second] = match
+    for part in blocks(len(thumbnails), block):
+        for flip in (False, True):
+            sought = thumbnails[part, :, ::-1] if flip else thumbnails[part]
+            small = _project(sought)
+            sides = np.column_stack([small, _half_square(small), np.ones(len(small))]).astype(np.float32)
+            start = part.start if others is None else 0
+            for i, j in _near(sides, projections[start:], 1 - alike + ROUNDING, block):
+                for row, column, value in _agreeing(sought, second[start:], i, j, alike):
+                    match = Match(part.start + row, start + column, value, flip)
+                    known = best.get(match[:2])
+                    if (others is not None or match.first < match.second) and (known is None or value > known[2]):
+                        best[match[:2]] = match
+        progress(part.stop)
     return sorted(best.values())
 
 
-def _blocks(thumbnails: NDArray[np.uint8], start: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    for place in range(start, len(thumbnails), BLOCK):
-        yield place, thumbnails[place : place + BLOCK]
+def _near(a: Floats, b: Floats, limit: float, block: int) -> Iterator[tuple[Ints, Ints]]:
+    """Rows whose projections x and y are near: x.y - x.x / 2 - y.y / 2 = -|x - y|^2 / 2, one product of matrices."""
+    for part in blocks(len(b), block):
+        places = np.flatnonzero(a @ b[part].T >= np.float32(-limit))  # many times faster than nonzero in two dimensions
+        rows, columns = np.divmod(places, part.stop - part.start)
+        for some in blocks(len(places), PAIRS):
+            yield rows[some], columns[some] + part.start
 
 
-def _unit(thumbnails: NDArray[np.uint8]) -> NDArray[np.float32]:
+def _agreeing(
+    a: NDArray[np.uint8], b: NDArray[np.uint8], rows: Ints, columns: Ints, alike: float
+) -> Iterator[tuple[int, int, float]]:
+    """Which of these pairs of thumbnails correlate by at least so much."""
+    values = np.einsum("nd,nd->n", _unit(a[rows]), _unit(b[columns]))
+    for i, j, value in zip(rows.tolist(), columns.tolist(), values.tolist(), strict=True):
+        if value >= alike:
+            yield i, j, value
+
+
+def _unit(thumbnails: NDArray[np.uint8]) -> Floats:
     """Thumbnails as rows of mean zero and length one; a flat one as zeros, which agree with nothing."""
     rows = thumbnails.reshape(len(thumbnails), -1).astype(np.float32)
     rows -= rows.mean(axis=1, keepdims=True)
@@ -77,18 +100,12 @@ def _unit(thumbnails: NDArray[np.uint8]) -> NDArray[np.float32]:
     return np.asarray(np.divide(rows, length, out=np.zeros_like(rows), where=length > 1))
 
 
-def _agreeing(a: NDArray[np.float32], b: NDArray[np.float32], alike: float) -> Iterator[tuple[int, int, float]]:
-    """Rows that correlate by at least so much: |x - y|^2 = 2 - 2 x.y, and no less than that of their projections."""
-    small_a, small_b = _project(a), _project(b)
-    half_lengths = ((small_a**2).sum(axis=1)[:, None] + (small_b**2).sum(axis=1)) / 2
-    rows, columns = np.nonzero(small_a @ small_b.T >= half_lengths - (1 - alike) - 1e-5)
-    values = np.einsum("nd,nd->n", a[rows], b[columns])
-    for i, j, value in zip(rows.tolist(), columns.tolist(), values.tolist(), strict=True):
-        if value >= alike:
-            yield i, j, value
-
-
-def _project(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+def _project(thumbnails: NDArray[np.uint8]) -> Floats:
     """Sums over 3 x 3 pixels, divided by 3: coordinates in 64 directions at right angles, each of length one."""
     step = SIDE // COARSE
-    return np.asarray(rows.reshape(-1, COARSE, step, COARSE, step).sum(axis=(2, 4)).reshape(len(rows), -1) / step)
+    rows = _unit(thumbnails).reshape(-1, COARSE, step, COARSE, step)
+    return np.asarray(rows.sum(axis=(2, 4)).reshape(len(rows), -1) / step)
+
+
+def _half_square(rows: Floats) -> Floats:
+    return np.asarray(-(rows**2).sum(axis=1) / 2)

@@ -9,12 +9,15 @@ from numpy.typing import NDArray
 
 from sphereface.audit import names
 from sphereface.audit.duplicates import Match, near_duplicates, thumbnail
-from sphereface.audit.likeness import Doubt, People, calibrate, doubts, one_person
+from sphereface.audit.likeness import Doubt, calibrate, doubts, one_person
+from sphereface.audit.people import People
+from sphereface.choices import Missing
 from sphereface.contract import Record
 from sphereface.data.people import FaceSet
+from sphereface.data.reading import Skipping, read_face
 from sphereface.embed.embedder import BATCH, Embedder
 from sphereface.errors import UnreadableImage
-from sphereface.faces.images import Image, decode
+from sphereface.faces.images import Image
 from sphereface.faces.warp import as_crop
 
 FEW = 5  # photos below which a person teaches little
@@ -118,14 +121,18 @@ def audit_faces(
     against: FaceSet | None = None,
     embedder: Embedder | None = None,
     few: int = FEW,
+    missing: Missing = "skip",
     begin: Begin = lambda _what, _total: lambda _done: None,
 ) -> Audit:
-    """Look through aligned faces, and with an embedder also by features; `begin` starts a progress bar for a step."""
-    ours = see(faces, embedder, begin("reading faces", len(faces.paths)))
-    theirs = see(against, embedder, begin("reading the test set", len(against.paths))) if against else None
+    """Look through aligned faces, and with an embedder also by features; `begin` starts a progress bar for a step.
+
+    An unreadable image is listed (`skip`) or ends the audit (`fail`).
+    """
+    ours = see(faces, embedder, begin("reading faces", len(faces.paths)), missing)
+    theirs = see(against, embedder, begin("reading the test set", len(against.paths)), missing) if against else None
     copies = near_duplicates(ours.thumbnails, progress=begin("comparing pictures", len(ours.thumbnails)))
     shared = near_duplicates(ours.thumbnails, theirs.thumbnails) if theirs else []
-    found = _by_features(ours, theirs) if embedder else Features((), (), (), {})
+    found = _by_features(ours, theirs, begin) if embedder else Features((), (), (), {})
     two_names, in_test = _by_names(ours, theirs)
     counts = np.bincount(ours.labels, minlength=len(faces.people))
     return Audit(
@@ -153,7 +160,8 @@ class Features(NamedTuple):
     chance: dict[int, float]
 
 
-def _by_features(ours: Seen, theirs: Seen | None) -> Features:
+def _by_features(ours: Seen, theirs: Seen | None, begin: Begin) -> Features:
+    progress = begin("comparing people", len(ours.labels))
     people = ours.grouped()
     scale = calibrate(people, comparisons=len(ours.labels) * len(people.counts))
     twins = [  # the name with more photos first: it stays
@@ -161,7 +169,8 @@ def _by_features(ours: Seen, theirs: Seen | None) -> Features:
         for i, j, score in one_person(people, people, scale, within=True)
     ]
     # Photos of one person under two names look like both; that is no wrong label.
-    wrong = [_wrong_label(doubt, ours) for doubt in doubts(people.merged((i, j) for i, j, _ in twins), scale)]
+    merged = people.merged((i, j) for i, j, _ in twins)
+    wrong = [_wrong_label(doubt, ours) for doubt in doubts(merged, scale, progress=progress)]
     overlap: list[tuple[int, int, float]] = []
     if theirs is not None:
         others = theirs.grouped()
@@ -187,9 +196,9 @@ def _new(known: Sequence[SamePerson], more: Sequence[SamePerson]) -> tuple[SameP
     return (*known, *(pair for pair in more if frozenset((pair.first, pair.second)) not in told))
 
 
-def see(faces: FaceSet, embedder: Embedder | None, progress: Callable[[int], None]) -> Seen:
+def see(faces: FaceSet, embedder: Embedder | None, progress: Callable[[int], None], missing: Missing = "skip") -> Seen:
     """Thumbnails of all readable faces, and with an embedder their features."""
-    rows, thumbnails, features, unreadable = [], [], [], {}
+    rows, thumbnails, features, skipping = [], [], [], Skipping(missing)
     waiting: list[Image] = []
 
     def embed() -> None:
@@ -198,27 +207,25 @@ def see(faces: FaceSet, embedder: Embedder | None, progress: Callable[[int], Non
             waiting.clear()
 
     for row, path in enumerate(faces.paths):
-        try:
-            face = decode(faces.read(row), source=path)
-        except UnreadableImage as error:
-            unreadable[path] = str(error)
-            continue
-        rows.append(row)
-        thumbnails.append(thumbnail(face[:, 8:104] if face.shape == (112, 112, 3) else face))
-        if embedder is not None:
-            waiting.append(as_crop(face, embedder.card.preprocessing.crop, source=path))
-            if len(waiting) == BATCH:
-                embed()
+        with skipping.reading(row):
+            face = read_face(faces, row, None)
+            rows.append(row)
+            thumbnails.append(thumbnail(face[:, 8:104] if face.shape == (112, 112, 3) else face))
+            if embedder is not None:
+                waiting.append(as_crop(face, embedder.card.preprocessing.crop, source=path))
+                if len(waiting) == BATCH:
+                    embed()
         progress(row + 1)
     embed()
     if not rows:
-        raise UnreadableImage(f"none of {len(faces.paths):,} images can be read, such as {faces.paths[0]}")
+        path, reason = next(iter(skipping.unreadable.values()))
+        raise UnreadableImage(path, f"{reason}; none of {len(faces.paths):,} images can be read")
     return Seen(
         faces=faces,
         rows=np.array(rows, dtype=np.int64),
         thumbnails=np.stack(thumbnails),
         features=np.concatenate(features) if embedder is not None else None,
-        unreadable=unreadable,
+        unreadable=skipping.reasons,
     )
 
 

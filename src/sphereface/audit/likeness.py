@@ -3,23 +3,27 @@
 A person is the mean direction of their features. Likeness of strangers is nearly normal, so its tail says where a
 stranger hardly reaches, however many are compared; drawing a few photos of known people says where a person begins.
 Half way between the two, or at the strangers' end where they overlap, two count as one.
+
+All photos and people are compared, in blocks: a product of matrices never has more than `block` rows and columns. In
+another block, a likeness may differ by the rounding of float32, about 1e-7.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sphereface.audit.people import BLOCK, Floats, Ints, People, blocks
+from sphereface.errors import UserError
+
 COUNTS = (1, 2, 4, 8, 16)  # of photos for which likeness is calibrated
 DRAWS = 5  # per person and count
 RARE = 0.01  # share of true pairs that may lie below where a person begins
 STRANGE = 2.0  # deviations above the strangers' median, below which a photo is no more like its name than like others
 TRUSTED = 3  # photos that a person needs before any of them is doubted
-
-Floats = NDArray[np.float32]
+SAMPLE = 2000  # photos whose likeness with all other people shows what strangers are like
 
 
 class Doubt(NamedTuple):
@@ -29,48 +33,6 @@ class Doubt(NamedTuple):
     like: int
     own: float  # likeness with the other photos of its name
     other: float  # with the likest other person
-
-
-@dataclass(frozen=True)
-class People:
-    """Features of faces at length one, grouped."""
-
-    features: Floats  # (N, D)
-    labels: NDArray[np.int64]  # (N,)
-    sums: Floats  # (K, D)
-    counts: NDArray[np.int64]  # (K,)
-
-    @classmethod
-    def of(cls, features: Floats, labels: NDArray[np.int64], people: int) -> "People":
-        """Group features (N, D) by labels 0..K-1; a person may have none."""
-        lengths = np.linalg.norm(features, axis=1, keepdims=True)
-        unit = np.divide(features, lengths, out=np.zeros_like(features), where=lengths > 0)
-        sums = np.zeros((people, features.shape[1]), np.float32)
-        np.add.at(sums, labels, unit)
-        return cls(unit, labels, sums, np.bincount(labels, minlength=people))
-
-    @property
-    def directions(self) -> Floats:
-        """Mean directions (K, D)."""
-        return directions(self.sums)
-
-    def merged(self, pairs: Iterable[tuple[int, int]]) -> "People":
-        """The same photos, with each second person of a pair counted as the first; the second has none left."""
-        owner = np.arange(len(self.counts))
-        for first, second in pairs:
-            owner[owner == owner[second]] = owner[first]
-        return People.of(self.features, owner[self.labels], len(self.counts))
-
-    def own_likeness(self) -> Floats:
-        """Likeness (N,) of each photo with the others of its person."""
-        rest = directions(self.sums[self.labels] - self.features)
-        return np.asarray(np.einsum("nd,nd->n", self.features, rest))
-
-
-def directions(sums: Floats) -> Floats:
-    """Rows at length one; zeros stay."""
-    length = np.linalg.norm(sums, axis=1, keepdims=True)
-    return np.asarray(np.divide(sums, length, out=np.zeros_like(sums), where=length > 1e-6))
 
 
 class Scale(NamedTuple):
@@ -104,17 +66,24 @@ def calibrate(people: People, *, comparisons: int, seed: int = 0) -> Scale:
     return Scale(middle, spread, thresholds or {1: end}, chance)
 
 
-def strangers(people: People) -> tuple[float, float]:
+def strangers(people: People, *, block: int = BLOCK) -> tuple[float, float]:
     """Median and robust deviation of the likeness of photos with other people."""
-    rows = np.linspace(0, len(people.features) - 1, min(len(people.features), 2000)).astype(int)
-    likeness = people.features[rows] @ people.directions.T
-    likeness[np.arange(len(rows)), people.labels[rows]] = np.nan
-    likeness[:, people.counts == 0] = np.nan
-    known = likeness[np.isfinite(likeness)]
-    if not len(known):
-        raise ValueError("features of one person; likeness of strangers needs at least two")
-    middle = float(np.median(known))
-    return middle, float(1.4826 * np.median(np.abs(known - middle)))
+    rows = np.linspace(0, len(people.features) - 1, min(len(people.features), SAMPLE)).astype(int)
+    photos, labels, centres = people.unit(rows), people.labels[rows], people.directions
+    known = np.empty(len(rows) * len(centres), np.float32)
+    count = 0
+    for part in blocks(len(centres), block):
+        likeness = photos @ centres[part].T
+        wanted = (labels[:, None] != np.arange(part.start, part.stop)) & (people.counts[part] > 0)
+        found = likeness[wanted & np.isfinite(likeness)]
+        known[count : count + len(found)] = found
+        count += len(found)
+    if not count:
+        raise UserError("features of one person; likeness of strangers needs at least two")
+    known = known[:count]  # sorted and changed in place: at many people it is as large as all features
+    middle = float(np.median(known, overwrite_input=True))
+    known -= middle
+    return middle, float(1.4826 * np.median(np.abs(known, out=known), overwrite_input=True))
 
 
 def _true_likeness(people: People, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -125,39 +94,65 @@ def _true_likeness(people: People, count: int, rng: np.random.Generator) -> NDAr
     for person in np.flatnonzero(people.counts >= 2 * count + 1):
         photos = order[edges[person] : edges[person + 1]]
         for _ in range(DRAWS):
-            drawn = people.features[rng.choice(photos, count, replace=False)].sum(axis=0)
+            drawn = people.unit(rng.choice(photos, count, replace=False)).sum(axis=0)
             rest = people.sums[person] - drawn
             found.append(drawn @ rest / max(float(np.linalg.norm(drawn) * np.linalg.norm(rest)), 1e-9))
     return np.array(found)
 
 
-def doubts(people: People, scale: Scale) -> list[Doubt]:
-    """Photos that look like another person, or no more like their own name than strangers do; the worst first."""
+def doubts(
+    people: People, scale: Scale, *, block: int = BLOCK, progress: Callable[[int], None] = lambda _: None
+) -> list[Doubt]:
+    """Photos that look like another person, or no more like their own name than strangers do; the worst first.
+
+    `progress` hears how many photos are compared.
+    """
     own = people.own_likeness()
     centres = people.directions
     limit = scale.thresholds[1]
     found = []
-    for start in range(0, len(own), 4096):
-        part = slice(start, start + 4096)
-        likeness = people.features[part] @ centres.T
-        likeness[np.arange(len(likeness)), people.labels[part]] = -np.inf
-        likest, score = likeness.argmax(axis=1), likeness.max(axis=1)
-        for i, (like, other) in enumerate(zip(likest.tolist(), score.tolist(), strict=True), start):
+    for part in blocks(len(own), block):
+        likest, score = _likest(people.unit(part), people.labels[part], centres, block)
+        for i, (like, other) in enumerate(zip(likest.tolist(), score.tolist(), strict=True), part.start):
             if people.counts[people.labels[i]] < TRUSTED:
                 continue
             if other >= limit and other > own[i]:
                 found.append(Doubt(i, like, float(own[i]), other))
             elif own[i] < scale.middle + STRANGE * scale.spread:
                 found.append(Doubt(i, -1, float(own[i]), other))
+        progress(part.stop)
     return sorted(found, key=lambda doubt: doubt.own - doubt.other)
 
 
-def one_person(a: People, b: People, scale: Scale, *, within: bool) -> list[tuple[int, int, float]]:
+def _likest(photos: Floats, labels: Ints, centres: Floats, block: int) -> tuple[Ints, Floats]:
+    """For each photo the likest person other than its own, the first of equals, and the likeness."""
+    likest, score = np.zeros(len(photos), np.int64), np.full(len(photos), -np.inf, np.float32)
+    for part in blocks(len(centres), block):
+        likeness = photos @ centres[part].T
+        own = np.flatnonzero((labels >= part.start) & (labels < part.stop))
+        likeness[own, labels[own] - part.start] = -np.inf
+        here = likeness.argmax(axis=1)
+        best = likeness[np.arange(len(here)), here]
+        better = best > score
+        likest[better], score[better] = here[better] + part.start, best[better]
+    return likest, score
+
+
+def one_person(a: People, b: People, scale: Scale, *, within: bool, block: int = BLOCK) -> list[tuple[int, int, float]]:
     """Pairs of people who look like one; `within` a set each pair is named once. The likest first."""
-    likeness = (a.directions @ b.directions.T).astype(np.float64)
-    fewer = np.minimum(a.counts[:, None], b.counts[None])
-    alike = (likeness >= scale.threshold(fewer)) & (fewer > 0)
-    if within:
-        alike = np.triu(alike, 1)
-    pairs = [(int(i), int(j), float(likeness[i, j])) for i, j in zip(*np.nonzero(alike), strict=True)]
-    return sorted(pairs, key=lambda pair: -pair[2])
+    ours, theirs = a.directions, b.directions
+    lowest = min(scale.thresholds.values())
+    pairs: list[tuple[int, int, float]] = []
+    for rows in blocks(len(ours), block):
+        for columns in blocks(len(theirs), block):
+            if within and columns.stop <= rows.start:
+                continue
+            likeness = ours[rows] @ theirs[columns].T
+            near, far = np.nonzero(likeness >= np.float32(lowest))  # a superset: no float32 lies between the two
+            first, second, score = near + rows.start, far + columns.start, likeness[near, far].astype(np.float64)
+            fewer = np.minimum(a.counts[first], b.counts[second])
+            alike = (score >= scale.threshold(fewer)) & (fewer > 0)
+            if within:
+                alike &= first < second
+            pairs += zip(first[alike].tolist(), second[alike].tolist(), score[alike].tolist(), strict=True)
+    return sorted(pairs, key=lambda pair: (-pair[2], pair[:2]))

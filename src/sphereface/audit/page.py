@@ -1,14 +1,16 @@
 """The findings of an audit as a page to look at: who could judge a wrong label by a path?"""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from sphereface.audit.findings import Audit
 from sphereface.data.people import FaceSet
-from sphereface.faces.images import Image, decode
-from sphereface.faces.warp import CROPS, as_crop
+from sphereface.data.reading import read_face
+from sphereface.errors import UnreadableImage
+from sphereface.faces.images import Image
+from sphereface.faces.warp import CROPS
 from sphereface.reports.figures import contact_sheet
 from sphereface.reports.html import Report
 
@@ -21,7 +23,7 @@ def write_page(audit: Audit, faces: FaceSet, against: FaceSet | None, path: Path
     page = Report("What is wrong with this set", f"{audit.faces:,} faces of {audit.people:,} people")
     for note in audit.notes:
         page.text(note, note=True)
-    album = Album(faces, against)
+    album = Album(faces, against, {*audit.unreadable, *audit.unreadable_in_test})
     _section(
         page,
         "Photos that do not look like their name",
@@ -88,21 +90,27 @@ def _section(
 class Album:
     """Faces by name, to be shown."""
 
-    def __init__(self, faces: FaceSet, against: FaceSet | None) -> None:
+    def __init__(self, faces: FaceSet, against: FaceSet | None, unreadable: Collection[str] = ()) -> None:
+        self._unreadable = frozenset(unreadable)
         self._sets = {False: faces, True: against or faces}
         self._places = {kind: {path: row for row, path in enumerate(s.paths)} for kind, s in self._sets.items()}
 
     def photo(self, path: str, *, in_test: bool = False) -> Image:
-        """The face of a file; grey where it cannot be shown."""
-        faces, row = self._sets[in_test], self._places[in_test][path]
-        return np.ascontiguousarray(as_crop(decode(faces.read(row), source=path), "112x96", source=path))
+        """The face of a file; grey if it cannot be read."""
+        try:
+            return read_face(self._sets[in_test], self._places[in_test][path], "112x96")
+        except UnreadableImage:
+            return _grey()
 
     def person(self, name: str | None, *, but: str | None = None, in_test: bool = False) -> Image:
-        """Another face of a person; an empty one for nobody."""
+        """Another face of a person, the first that can be read; grey for nobody."""
         faces = self._sets[in_test]
         if name is not None:
             for row in np.flatnonzero(faces.labels == list(faces.people).index(name)).tolist():
-                if faces.paths[row] != but:
+                if faces.paths[row] not in (but, *self._unreadable):
                     return self.photo(faces.paths[row], in_test=in_test)
-        crop = CROPS["112x96"]
-        return np.full((crop.height, crop.width, 3), 128, np.uint8)
+        return _grey()
+
+
+def _grey() -> Image:
+    return np.full((CROPS["112x96"].height, CROPS["112x96"].width, 3), 128, np.uint8)

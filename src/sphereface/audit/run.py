@@ -5,8 +5,9 @@ from pathlib import Path
 from sphereface.audit.findings import FEW, Audit, Begin, audit_faces
 from sphereface.audit.page import write_page
 from sphereface.audit.summary import markdown
+from sphereface.choices import Missing
 from sphereface.contract import Alignment
-from sphereface.data.formats import open_set
+from sphereface.data.formats.sets import open_set
 from sphereface.data.manifest import require_faces
 from sphereface.embed.embedder import Embedder
 
@@ -17,6 +18,7 @@ def audit_path(
     against: Path | None = None,
     model: Path | None = None,
     few: int = FEW,
+    missing: Missing = "skip",
     out: Path,
     begin: Begin = lambda _what, _total: lambda _done: None,
 ) -> Audit:
@@ -28,7 +30,7 @@ def audit_path(
     notes = [require_faces(faces, ours, wanted)]
     if against and theirs:
         notes.append(require_faces(against, theirs, wanted))
-    found = audit_faces(ours, against=theirs, embedder=embedder, few=few, begin=begin)
+    found = audit_faces(ours, against=theirs, embedder=embedder, few=few, missing=missing, begin=begin)
     found = found.model_copy(update={"notes": (*found.notes, *(note for note in notes if note))})
     out.mkdir(parents=True, exist_ok=True)
     (out / "audit.json").write_text(found.model_dump_json(indent=2) + "\n")

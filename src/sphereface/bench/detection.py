@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sphereface.bench.timing import interleaved, machine
-from sphereface.data.aligning import Job, align_folder
+from sphereface.data.aligning.run import Job, align_folder
 from sphereface.data.people import find_images
 from sphereface.faces.detections import Detections
 from sphereface.faces.images import Image, read_photo

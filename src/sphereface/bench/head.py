@@ -7,6 +7,8 @@ import torch
 from torch.nn import functional as F
 
 from sphereface.bench.timing import interleaved, machine, peak_beyond_inputs
+from sphereface.engines.torch import torch_threads
+from sphereface.errors import UserError
 from sphereface.losses import create_loss
 
 FEATURES, BATCH, THREADS = 512, 256, 2
@@ -18,7 +20,6 @@ PEER = "pytorch_metric_learning"
 def prepare(candidate: str, classes: int, device: str = "cpu") -> Callable[[], object]:
     """A forward and backward pass of one candidate, on inputs of its own."""
     torch.manual_seed(0)
-    torch.set_num_threads(THREADS)
     features = torch.randn(BATCH, FEATURES, device=device).requires_grad_()
     labels = torch.randint(0, classes, (BATCH,), device=device)
     if candidate == "plain":
@@ -47,14 +48,16 @@ def bench_head(
 ) -> dict[str, object]:
     """Seconds, ratios and peak memory of forward + backward at each number of classes; `say` hears of progress."""
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device is {device}; this torch sees no CUDA device: use cpu")
+        raise UserError(f"device is {device}; this torch sees no CUDA device: use cpu")
     names = ["plain", "a_softmax"] + ([PEER] if find_spec(PEER) else [])
     if PEER not in names:
         say("pytorch-metric-learning is not installed (pip install 'sphereface[peers]'); left out")
     rows: list[dict[str, object]] = []
     for classes in CLASSES:
         say(f"{classes:,} classes: {repeats} rounds of {', '.join(names)}")
-        seconds = interleaved({name: prepare(name, classes, device) for name in names}, repeats=repeats, device=device)
+        with torch_threads(THREADS):
+            runs = {name: prepare(name, classes, device) for name in names}
+            seconds = interleaved(runs, repeats=repeats, device=device)
         row: dict[str, object] = {
             "classes": classes,
             "seconds": seconds,
@@ -72,6 +75,7 @@ def bench_head(
         "repeats": repeats,
         "device": device,
         **machine(),
+        "threads": THREADS,
         "rows": rows,
     }
     if memory and device == "cpu":

@@ -6,9 +6,10 @@ import torch
 from torch import nn
 
 from sphereface.bench.timing import interleaved, machine
-from sphereface.models.prelu import PReLU
+from sphereface.engines.torch import torch_threads
+from sphereface.models.cpu.prelu import PReLU
+from sphereface.models.cpu.winograd import Conv3x3
 from sphereface.models.spherefacenet import HEIGHT, WIDTH, WIDTHS
-from sphereface.models.winograd import Conv3x3
 from sphereface.training.allocation import keep_freed_memory
 
 BATCH, THREADS = 128, 2  # the paper's batch
@@ -37,7 +38,11 @@ def bench_layers(
     *, repeats: int = 9, batch: int = BATCH, say: Callable[[str], None] = lambda _: None
 ) -> dict[str, object]:
     """Seconds and ratios at the sizes that the stages of the deep networks have; `say` hears of progress."""
-    torch.set_num_threads(THREADS)
+    with torch_threads(THREADS):
+        return _measure(repeats, batch, say)
+
+
+def _measure(repeats: int, batch: int, say: Callable[[str], None]) -> dict[str, object]:
     keep_freed_memory()  # as `train` does
     rows: list[dict[str, object]] = []
     for stage, channels in enumerate(WIDTHS, start=1):

@@ -10,7 +10,7 @@ from sphereface.data.people import PeopleFolder
 from sphereface.loading import FaceLoader, ReadyFaces, Shuffled, prepare
 from sphereface.losses import create_loss
 from sphereface.models import create_model
-from sphereface.training.loop import to_input
+from sphereface.models.inputs import to_input
 
 MODEL = "sphereface4"  # the fastest to train, so the hardest to feed
 LEARNING_RATE = 1e-3  # small: whatever the faces are, the numbers stay finite

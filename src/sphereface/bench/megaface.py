@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sphereface.bench.timing import LINUX, machine
-from sphereface.data.writing import whole_file
-from sphereface.evaluation.megaface import AtSize, evaluate_megaface
-from sphereface.evaluation.streams import Features, Scores, dots, map_features, unit_rows
+from sphereface.data.files.writing import whole_file
+from sphereface.errors import UserError
+from sphereface.evaluation.protocols.megaface import AtSize, evaluate_megaface
+from sphereface.evaluation.streaming.scores import Features, Scores, dots, map_features, unit_rows
 
 PROBES, PEOPLE, FEATURES = 3_530, 80, 1_024  # FaceScrub's share in MegaFace; image and mirror of a SphereFace net
 SIZES = (10_000, 100_000, 1_000_000)
@@ -49,7 +50,7 @@ def write_distractors(path: Path, count: int, features: int) -> None:
         return
     wanted, free = 4 * count * features, shutil.disk_usage(path.parent).free
     if free < wanted + SPARE:
-        raise ValueError(
+        raise UserError(
             f"{path.parent}: {free / 1e9:.1f} GB free; {count:,} distractors of {features:,} numbers take "
             f"{wanted / 1e9:.1f} GB: name a folder on a larger disk with --folder, or take fewer with --size"
         )
@@ -143,7 +144,7 @@ def bench_megaface(
     The distractors are written to `folder`, and stay there; by default to one that is removed.
     """
     if min(probes, people, features, rounds, *sizes) < 1 or not sizes or probes < 2 * people:
-        raise ValueError(
+        raise UserError(
             f"{probes} probes of {people} people, {features} features, sizes {list(sizes)}, {rounds} rounds; wanted at "
             "least 1 of each, and two probes a person"
         )

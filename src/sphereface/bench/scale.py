@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from sphereface import parallel
-from sphereface.bench.timing import LINUX, _peak, _resident, machine
+from sphereface.bench.timing import LINUX, machine, peak_bytes, resident_bytes
 from sphereface.losses import create_loss
 from sphereface.losses.sharded import global_loss
 from sphereface.models import create_model
@@ -113,9 +113,9 @@ def measure(large: dict[str, Any], small: dict[str, Any]) -> dict[str, Any]:
 def classifier_peak(setup: Setup) -> int:
     """The most bytes by which this process grows while its classifier is built and learns."""
     grow_to_learn(replace(setup, classes=setup.ranks * 100))  # code, threads and sockets are not the classifier's
-    before = _resident()
+    before = resident_bytes()
     grow_to_learn(setup)
-    return _peak() - before
+    return peak_bytes() - before
 
 
 def grow_to_learn(setup: Setup) -> None:

@@ -36,42 +36,54 @@ def wait(device: str) -> None:
         torch.cuda.synchronize(device)
 
 
+def in_own_process(run: Callable[..., Any], *arguments: object) -> Any:
+    """What `run(*arguments)` returns in a fresh process; it must be importable by name."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send_result, args=(sender, run, arguments))
+    process.start()
+    sender.close()
+    try:
+        return receiver.recv()
+    except EOFError as error:
+        process.join()  # before that it has no exit code
+        raise RuntimeError(
+            f"{run.__name__}{arguments} exited without a result, with exit code {process.exitcode}"
+        ) from error
+    finally:
+        process.join()
+
+
+def _send_result(sender: Any, run: Callable[..., Any], arguments: tuple[object, ...]) -> None:
+    sender.send(run(*arguments))
+
+
 def peak_beyond_inputs(prepare: Callable[..., Callable[[], object]], *arguments: object) -> int:
     """Bytes by which one run exceeds what its inputs hold, in a process of its own.
 
     `prepare(*arguments)` builds the inputs and returns the run; both must be importable by name.
     """
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_measure_peak, args=(sender, prepare, arguments))
-    process.start()
-    sender.close()
-    try:
-        return int(receiver.recv())
-    except EOFError as error:
-        raise RuntimeError(f"the memory measurement of {arguments} died with exit code {process.exitcode}") from error
-    finally:
-        process.join()
+    return int(in_own_process(_measure_peak, prepare, *arguments))
 
 
-def _measure_peak(sender: Any, prepare: Callable[..., Callable[[], object]], arguments: tuple[object, ...]) -> None:
+def _measure_peak(prepare: Callable[..., Callable[[], object]], *arguments: object) -> int:
     import torch
 
     run = prepare(*arguments)
     torch.mm(torch.ones(256, 256), torch.ones(256, 256))  # thread pools and matrix buffers are not the run's
-    before = _resident()
+    before = resident_bytes()
     run()
-    sender.send(max(0, _peak() - before))
+    return max(0, peak_bytes() - before)
 
 
-def _resident() -> int:
+def resident_bytes() -> int:
     """Bytes that this process holds now."""
     if LINUX:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-    return _peak()
+    return peak_bytes()
 
 
-def _peak() -> int:
+def peak_bytes() -> int:
     """The most bytes that this process ever held."""
     if LINUX:  # not ru_maxrss: a child inherits its parent's
         lines = Path("/proc/self/status").read_text().splitlines()

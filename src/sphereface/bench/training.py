@@ -22,21 +22,21 @@ from torch.nn import functional as F
 from sphereface.bench.timing import machine
 from sphereface.bench.turns import Say, Task, Turns, Work, measure
 from sphereface.data.manifest import Manifest, write_manifest
-from sphereface.data.synthetic import SyntheticPeople
+from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.errors import JobFailed
 from sphereface.loading import Batch, FaceLoader
 from sphereface.loading.ready import CACHE_BYTES
 from sphereface.models import create_model
-from sphereface.models.prelu import PReLU
+from sphereface.models.cpu.prelu import PReLU
+from sphereface.models.cpu.winograd import Conv3x3
 from sphereface.models.spherefacenet import HEIGHT, WIDTH
-from sphereface.models.winograd import Conv3x3
 from sphereface.training.allocation import keep_freed_memory
 from sphereface.training.config import GuardConfig, TrainConfig
 from sphereface.training.learner import build_learner
-from sphereface.training.log import read_log
 from sphereface.training.recipes import paper, small
 from sphereface.training.run import train
 from sphereface.training.setting import Place
+from sphereface.training.telling.log import read_log
 
 NETWORKS = ("sphereface4", "sphereface20")
 CLASSES = 10_572  # CASIA-WebFace less three people

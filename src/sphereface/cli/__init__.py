@@ -8,7 +8,7 @@ import typer
 
 from sphereface import __version__
 from sphereface.cli import bench, data, demo, doctor, embed, evaluate, models, reproduce, train
-from sphereface.errors import JobFailed
+from sphereface.errors import JobFailed, UserError
 
 EXTRAS = {"torch": "train", "matplotlib": "plot"}  # what to install for a module that is missing
 
@@ -41,22 +41,29 @@ def version(show: bool = typer.Option(False, "--version", help="Print the versio
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a verb; what a user can mend ends in one line and exit code 2, a failed job in exit code 1."""
     os.environ.setdefault("OPENCV_LOG_LEVEL", "ERROR")  # what matters in its warnings, we say ourselves
-    told = list(sys.argv[1:] if arguments is None else arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app(args=list(told), prog_name="sphereface", obj=told)  # what a report names as its command
-    except ImportError as error:
-        extra = EXTRAS.get(error.name or "")
-        typer.echo(f"sphereface: {error}" + (f"; pip install 'sphereface[{extra}]'" if extra else ""), err=True)
-        sys.exit(2)
-    except ValueError as error:
-        typer.echo(f"sphereface: {error}", err=True)
-        sys.exit(2)
-    except JobFailed as error:
-        typer.echo(f"sphereface: {error}", err=True)
-        sys.exit(1)
-    except (OSError, RuntimeError, MemoryError) as error:
+        app(args=list(given), prog_name="sphereface", obj=given)  # what a report names as its command
+    except Exception as error:
         if "SPHEREFACE_DEBUG" in os.environ:
             raise
-        first = (str(error) or type(error).__name__).splitlines()[0]
-        typer.echo(f"sphereface: {first} (SPHEREFACE_DEBUG=1 shows where)", err=True)
-        sys.exit(1)
+        line, code = ending(error)
+        typer.echo(f"sphereface: {line}", err=True)
+        sys.exit(code)
+
+
+def ending(error: Exception) -> tuple[str, int]:
+    """The line and the exit code with which an error ends a verb."""
+    first = next(iter(str(error).splitlines()), "") or type(error).__name__
+    match error:
+        case UserError():
+            return error.as_typed, 2
+        case ImportError():
+            extra = EXTRAS.get(error.name or "")
+            return str(error) + (f"; pip install 'sphereface[{extra}]'" if extra else ""), 2
+        case JobFailed():
+            return str(error), 1
+        case OSError() | RuntimeError() | MemoryError():  # of the machine, or of a library that it defeats
+            return f"{first} (SPHEREFACE_DEBUG=1 shows where)", 1
+        case _:
+            return f"a bug in sphereface, {type(error).__name__}: {first} (SPHEREFACE_DEBUG=1 shows where)", 1

@@ -183,6 +183,28 @@ def megaface(
         raise JobFailed("the evaluation and a sort of all scores differ; the numbers above are not to be used")
 
 
+@app.command()
+def audit(
+    people: int = typer.Option(85_742, min=6, help="Made-up people."),
+    photos: int = typer.Option(5, min=3, help="Photos of each."),
+    features: int = typer.Option(512, min=1, help="Numbers of a feature."),
+    limit: float = typer.Option(3_000, min=1, help="Megabytes that the process may hold at most."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+) -> None:
+    """Peak memory of an audit of made-up people, in a process of its own, against a limit.
+
+    Example: sphereface bench audit --json > results/audit-scale.json
+    """
+    from sphereface.bench.audit import bench_audit, table
+
+    result = bench_audit(people=people, photos=photos, features=features, limit=limit, say=say)
+    typer.echo(json.dumps(result, indent=2) if as_json else table(result))
+    if not result["goals"]["memory"]:
+        raise JobFailed(f"the audit held {result['peak_megabytes']:,.0f} MB; wanted less than {limit:,.0f} MB")
+    if not result["goals"]["faults"]:
+        raise JobFailed("the audit did not find the planted faults, or found others; see `planted` above")
+
+
 def say(line: str) -> None:
     """Progress goes to standard error."""
     typer.echo(line, err=True)

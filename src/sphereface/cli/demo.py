@@ -2,7 +2,9 @@
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -24,13 +26,17 @@ def demo(
 
     with bars() as begin:
         found = run_demo(QUICK if quick else FULL, out, seed=seed, workers=workers, begin=begin)
-    page = (out / "report.html").resolve()
-    if as_json:
-        typer.echo(json.dumps({**found.as_json(), "report": str(page)}))
-    else:
-        typer.echo(f"{'loss':<18} {'accuracy':>9} {'TAR@FAR 1e-2':>13} {'Fisher':>7} {'rank 1':>7}")
-        for row in found.rows():
-            typer.echo(f"{row.loss:<18} {row.accuracy:>9.2%} {row.tar:>13.2%} {row.fisher:>7.3f} {row.rank_1:>7.1%}")
-        typer.echo(f"{'Report' if found.finished else 'Interrupted; partial report'}: {page}")
+    tell(found.as_json(), (out / "report.html").resolve(), as_json=as_json)
     if not found.finished:
         raise typer.Exit(130)
+
+
+def tell(found: Mapping[str, Any], page: Path, *, as_json: bool) -> None:
+    """Print what a demo found as a table or as one JSON object, and where its report is."""
+    if as_json:
+        typer.echo(json.dumps({**found, "report": str(page)}))
+        return
+    typer.echo(f"{'loss':<18} {'accuracy':>9} {'TAR@FAR 1e-2':>13} {'Fisher':>7} {'rank 1':>7}")
+    for row in found["rows"]:
+        typer.echo("{loss:<18} {accuracy:>9.2%} {tar:>13.2%} {fisher:>7.3f} {rank_1:>7.1%}".format_map(row))
+    typer.echo(f"{'Report' if found['finished'] else 'Interrupted; partial report'}: {page}")

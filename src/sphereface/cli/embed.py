@@ -7,27 +7,25 @@ from pathlib import Path
 
 import typer
 
-from sphereface.cli.choices import EngineName, FailOrSkip, RuleName
+from sphereface.choices import Engine, FeatureRule, Missing
 
 
 def embed(
     data: Path = typer.Argument(help="Aligned faces, in any format that `data convert` reads."),
     out: Path = typer.Argument(help="Folder of features: new, empty, or an unfinished run of the same command."),
     model: Path = typer.Option(..., help="A .safetensors of ours, or any .onnx with a card."),
-    rule: RuleName | None = typer.Option(
+    rule: FeatureRule | None = typer.Option(
         None, help="Image and mirror image concatenated (the paper) or summed, or the image alone; else the card's."
     ),
     shard: str = typer.Option("1/1", help="Only part i of n, such as 2/8: for n machines. All go to OUT."),
     batch: int = typer.Option(16, min=1, help="Faces that go through the network together."),
-    engine: EngineName = typer.Option(EngineName.auto, help="auto: onnxruntime, or torch for another --device."),
+    engine: Engine = typer.Option("auto", help="auto: onnxruntime, or torch for another --device."),
     device: str = typer.Option("cpu", help="cpu, cuda, cuda:1."),
     threads: int | None = typer.Option(None, min=1, help="Of the network; else one a core."),
     workers: int = typer.Option(
         min(4, os.cpu_count() or 1), min=0, help="Threads that read ahead; features do not depend on it."
     ),
-    on_unreadable: FailOrSkip = typer.Option(
-        FailOrSkip.fail, help="Images that cannot be read: skip lists them in the manifest."
-    ),
+    missing: Missing = typer.Option("fail", help="Images that cannot be read: skip lists them in the manifest."),
     root: Path | None = typer.Option(None, help="Where the paths of a list begin."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
 ) -> None:
@@ -41,14 +39,12 @@ def embed(
     from sphereface.embed.store import Shard
 
     part = Shard.parse(shard)
-    embedder = Embedder.load(
-        model, engine.value, threads=threads, device=device, rule=rule.value if rule is not None else None
-    )
+    embedder = Embedder.load(model, engine, threads=threads, device=device, rule=rule)
     start = time.perf_counter()
     with bars() as begin:
         folder, made = embed_set(
             data, out, embedder, root=root, shard=part, batch=batch, workers=workers,
-            on_unreadable=on_unreadable.value, say=lambda note: typer.echo(note, err=True),
+            missing=missing, say=lambda note: typer.echo(note, err=True),
             progress=begin.growing("embedding faces"),
         )  # fmt: skip
     if as_json:

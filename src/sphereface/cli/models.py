@@ -2,21 +2,14 @@
 
 import json
 import os
-from enum import StrEnum
 from pathlib import Path
 
 import typer
 
-from sphereface.cli.choices import FailOrSkip
+from sphereface.choices import Missing, Weigh
+from sphereface.errors import UserError
 
 app = typer.Typer(no_args_is_help=True, help="Model files and their cards.")
-
-
-class WeighName(StrEnum):
-    """Who has the same say."""
-
-    people = "people"
-    pairs = "pairs"
 
 
 @app.callback()
@@ -38,18 +31,14 @@ def calibrate(
         None, min=1, help="People in a gallery, to calibrate searches; again for more."
     ),
     out: Path | None = typer.Option(None, help="Write a calibrated copy there; else the model file itself changes."),
-    weigh: WeighName = typer.Option(
-        WeighName.people, help="Every two people have the same say, or every two of their photos."
-    ),
+    weigh: Weigh = typer.Option("people", help="Every two people have the same say, or every two of their photos."),
     measured_on: str = typer.Option("", help="What the card calls these people; else the name of their folder."),
     rounds: int = typer.Option(1000, min=2, help="Draws of people for the intervals."),
     seed: int = typer.Option(0, min=0, help="Of the draws."),
     batch: int = typer.Option(16, min=1, help="Faces that go through the network together."),
     threads: int | None = typer.Option(None, min=1, help="Of the network; else one a core."),
     workers: int = typer.Option(min(4, os.cpu_count() or 1), min=0, help="Threads that read faces ahead."),
-    on_unreadable: FailOrSkip = typer.Option(
-        FailOrSkip.fail, help="Images that cannot be read: skip leaves them out, and says so."
-    ),
+    missing: Missing = typer.Option("fail", help="Images that cannot be read: skip leaves them out, and says so."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
 ) -> None:
     """Measure thresholds for stated rates on people of your own, and write them into the model's card.
@@ -57,16 +46,16 @@ def calibrate(
     Example: sphereface models calibrate model.safetensors our-people --far 1e-3 --fpir 0.01 --gallery-size 100
     """
     from sphereface.cli.progress import bars
-    from sphereface.evaluation.calibrate import FPIRS
-    from sphereface.evaluation.calibrate_model import calibrate_model
+    from sphereface.evaluation.calibration.measure import FPIRS
+    from sphereface.evaluation.calibration.model import calibrate_model
 
     if fpir and not gallery_size:
-        raise ValueError("--fpir is of a gallery; name its size, such as --gallery-size 100")
+        raise UserError("--fpir is of a gallery; name its size, such as --gallery-size 100")
     with bars() as begin:
         found, card = calibrate_model(
             model, data, out=out, fars=far or None, fpirs=fpir or FPIRS, gallery_sizes=gallery_size or (),
-            weigh=weigh.value, measured_on=measured_on, rounds=rounds, seed=seed, batch=batch, threads=threads,
-            workers=workers, on_unreadable=on_unreadable.value, say=lambda note: typer.echo(note, err=True),
+            weigh=weigh, measured_on=measured_on, rounds=rounds, seed=seed, batch=batch, threads=threads,
+            workers=workers, missing=missing, say=lambda note: typer.echo(note, err=True),
             begin=begin.growing,
         )  # fmt: skip
     written = out or model

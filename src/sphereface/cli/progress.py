@@ -1,7 +1,7 @@
 """Progress bars on standard error, so that standard output stays for results."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -42,5 +42,8 @@ def bars() -> Iterator[Bars]:
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description:<32}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    progress = Progress(*columns, console=console, disable=not console.is_terminal)
+    with (
+        progress if console.is_terminal else nullcontext()
+    ):  # before rich 15, bars that are not shown end in a blank line
         yield Bars(progress, console)

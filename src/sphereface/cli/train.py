@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from sphereface.cli.choices import FailOrSkip
+from sphereface.choices import Missing
 
 
 def list_recipes(wanted: bool) -> None:
@@ -40,7 +40,7 @@ def train(
     pairs_root: Path | None = typer.Option(None, help="Where the aligned faces of --pairs lie."),
     init: Path | None = typer.Option(None, help="Start from this model: --recipe finetune."),
     exclude: Path | None = typer.Option(None, help="List of people and images to leave out, as `data audit` writes."),
-    on_unreadable: FailOrSkip = typer.Option(FailOrSkip.fail, help="Images that cannot be read."),
+    missing: Missing = typer.Option("fail", help="Images that cannot be read."),
     resume: bool = typer.Option(False, "--resume", help="Go on with the newest whole checkpoint, if there is one."),
     device: str = typer.Option("auto", help="auto, cpu, cuda, cuda:1."),
     workers: int = typer.Option(2, min=0, help="Processes that load faces."),
@@ -78,7 +78,7 @@ def train(
         return
     place = Place(
         data=data, out=out, device=device, workers=workers, resume=resume, init=init, exclude=exclude, pairs=pairs,
-        pairs_root=pairs_root, on_unreadable=on_unreadable.value, tensorboard=tensorboard,
+        pairs_root=pairs_root, missing=missing, tensorboard=tensorboard,
         command=shlex.join(["sphereface", *sys.argv[1:]]),
     )  # fmt: skip
     trained = run(config, place)

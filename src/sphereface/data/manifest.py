@@ -11,9 +11,10 @@ import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
 from sphereface.contract import Alignment, Record
+from sphereface.data.files.writing import whole_file
 from sphereface.data.people import FaceSet
-from sphereface.data.writing import whole_file
-from sphereface.errors import ContractMismatch, DataFormatError, UnreadableImage
+from sphereface.data.reading import read_image
+from sphereface.errors import ContractMismatch, DataFormatError, UnreadableImage, UserError
 from sphereface.faces.images import inspect
 from sphereface.faces.warp import CROPS
 
@@ -42,7 +43,7 @@ class Manifest(Record):
     @model_validator(mode="after")
     def _agree(self) -> "Manifest":
         if self.fingerprint != self.alignment.fingerprint():
-            raise ValueError(f"fingerprint is {self.fingerprint}, its alignment's is {self.alignment.fingerprint()}")
+            raise UserError(f"fingerprint is {self.fingerprint}, its alignment's is {self.alignment.fingerprint()}")
         return self
 
 
@@ -102,7 +103,7 @@ def _judge_by_size(data: Path, faces: FaceSet, wanted: Alignment) -> str:
     accepted = {(crop.height, crop.width)} | ({(112, 112)} if wanted.crop == "112x96" else set())
     for index in np.unique(np.linspace(0, len(faces.paths) - 1, LOOKS).astype(int)).tolist():
         try:
-            header = inspect(faces.read(index), source=faces.paths[index])
+            header = inspect(read_image(faces, index), source=faces.paths[index])
         except UnreadableImage:
             continue  # whoever reads it will say so
         if (header.height, header.width) not in accepted:

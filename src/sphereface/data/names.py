@@ -23,6 +23,7 @@ _SIGNATURES = (
     (re.compile(rb"BM"), ".bmp"),
     (re.compile(rb"II\*\0|MM\0\*"), ".tif"),
 )
+IMAGE_ENDINGS = tuple(ending for _, ending in _SIGNATURES)
 
 
 class Names(Sequence[str]):
@@ -43,6 +44,10 @@ class Names(Sequence[str]):
         places = range(self._count)[index]
         return self._make(places) if isinstance(places, int) else [self._make(place) for place in places]
 
+    def at(self, places: NDArray[np.int64]) -> "Names":
+        """The names at some places; these, too, are made when asked for."""
+        return Names(len(places), partial(_placed, self, places))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
 
@@ -53,9 +58,14 @@ class Names(Sequence[str]):
         return f"[{shown}{', ...' if self._count > 3 else ''}]"
 
 
+def is_safe(name: str) -> bool:
+    """Whether a path within a set stays below its folder on every system."""
+    return not _UNSAFE.search(name) and not any(part in ("", ".", "..") for part in name.split("/"))
+
+
 def checked(name: str, source: object) -> str:
-    """A path within a set, if it stays below its folder on every system; `source` says in errors where it stood."""
-    if _UNSAFE.search(name) or any(part in ("", ".", "..") for part in name.split("/")):
+    """A path within a set, if it is safe; `source` says in errors where it stood."""
+    if not is_safe(name):
         raise DataFormatError(
             f"{source}: the name {name[:200]!r}; wanted a path such as person/photo.jpg, relative, "
             "without '..', backslashes or control characters"
@@ -104,6 +114,10 @@ def people_by_folder(paths: Sequence[str], labels: NDArray[np.int64], *, count: 
         if not slash or names.setdefault(label, folder) != folder:
             return numbers(count)
     return known_people(names, count) if len(set(names.values())) == len(names) else numbers(count)
+
+
+def _placed(names: Names, places: NDArray[np.int64], index: int) -> str:
+    return names[int(places[index])]
 
 
 def _padded(width: int, number: int) -> str:

@@ -29,7 +29,7 @@ class FaceSet(Protocol):
         """What each image is called within the set: `person/photo.jpg`, with slashes on every system."""
 
     def read(self, index: int) -> bytes:
-        """The image's encoded bytes."""
+        """The image's encoded bytes; `data.reading` has one error for whatever is wrong with one image."""
 
 
 def find_images(root: Path) -> tuple[list[str], list[str]]:
@@ -48,10 +48,11 @@ def find_images(root: Path) -> tuple[list[str], list[str]]:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
+    """The files below a folder; a link to a folder above it is taken for a file: followed, it would never end."""
     for path in folder.iterdir():
         if path.name.startswith("."):
             continue
-        if path.is_dir():
+        if path.is_dir() and not (path.is_symlink() and path.resolve() in map(Path.resolve, path.parents)):
             yield from _walk(path)
         else:
             yield path

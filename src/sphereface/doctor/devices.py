@@ -10,6 +10,7 @@ from typing import Any, Literal, NoReturn
 import torch
 
 from sphereface.doctor.findings import Check, Skipped
+from sphereface.errors import UserError
 from sphereface.training.allocation import keep_freed_memory
 from sphereface.training.precision import has_bfloat16
 from sphereface.training.setting import choose_device
@@ -45,7 +46,7 @@ PRODUCTS = torch.backends.cuda.matmul
 def choose(name: str) -> torch.device:
     """The device of a name; one that is not there is an error that says what to do."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ValueError("doctor starts processes of its own; run it without torchrun")
+        raise UserError("doctor starts processes of its own; run it without torchrun")
     return choose_device(name)
 
 

@@ -13,10 +13,10 @@ from sphereface.doctor.devices import FLOAT32, TF32, Precision, precisions, tf32
 from sphereface.doctor.findings import Check, Measured
 from sphereface.losses import LOSSES, FaceLoss, create_loss
 from sphereface.models import create_model
+from sphereface.models.inputs import to_input
 from sphereface.models.spherefacenet import HEIGHT, WIDTH
 from sphereface.training.config import ANNEALED, AnnealingConfig, TrainConfig
 from sphereface.training.learner import Learner, build_learner
-from sphereface.training.loop import to_input
 from sphereface.training.precision import LossScale, precision
 from sphereface.training.step import learn
 

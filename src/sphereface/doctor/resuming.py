@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from sphereface.data.synthetic import SyntheticPeople
+from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.doctor.devices import TF32, Precision, precisions
 from sphereface.doctor.findings import Check, Measured
-from sphereface.training.checkpoint import Checkpoint, open_checkpoint
+from sphereface.training.checkpoints.reading import Checkpoint, open_checkpoint
 from sphereface.training.config import AnnealingConfig, TrainConfig
 from sphereface.training.learner import build_learner
 from sphereface.training.run import Outcome, Run

@@ -10,7 +10,7 @@ from sphereface import parallel
 from sphereface.doctor.devices import tf32
 from sphereface.doctor.findings import Check, Measured, Skipped
 from sphereface.doctor.parity import CLASSES, CONFIG, STEPS, batch, distance, learn_once
-from sphereface.training.checkpoint import Checkpoint, open_checkpoint
+from sphereface.training.checkpoints.reading import Checkpoint, open_checkpoint
 from sphereface.training.learner import build_learner
 from sphereface.training.run import spread
 

@@ -1,24 +1,27 @@
 """Faces become features: preprocessing, network and feature rule as a model's card says."""
 
-import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sphereface.choices import FeatureRule
 from sphereface.contract import Card
 from sphereface.engines.choice import choose_engine, open_network
-from sphereface.errors import ContractMismatch, ModelFileError
+from sphereface.errors import ContractMismatch, ModelFileError, NoFaceFound, UserError
+from sphereface.faces.detections import choose
+from sphereface.faces.detector import Detector
 from sphereface.faces.images import Image
-from sphereface.faces.warp import CROPS, as_crop
+from sphereface.faces.warp import CROPS, align, as_crop
+from sphereface.zoo import ModelFile
 
 BATCH = 16
 
+Faces = NDArray[np.uint8] | Sequence[Image]  # (N, H, W, 3), or N of (H, W, 3)
 Floats = NDArray[np.float32]
-Rule = Literal["concatenate", "sum", "image"]
 
 
 class Embedder:
@@ -42,23 +45,24 @@ class Embedder:
         *,
         threads: int | None = None,
         device: str = "cpu",
-        rule: Rule | None = None,
+        rule: FeatureRule | None = None,
     ) -> "Embedder":
         """An embedder from one of our `.safetensors`, or from any ONNX file with a card.
 
         The engine `auto` is onnxruntime, or torch for a device other than the cpu. `rule` replaces the card's.
         """
         chosen = choose_engine(path, engine, device=device)
-        network = open_network(path, chosen, threads=threads, device=device)
-        card = network.card()
+        file = ModelFile(path)
+        card = file.card
+        network = open_network(file, chosen, threads=threads, device=device)
         _check_size(path, network.size, card.preprocessing.crop)
-        embedder = cls(network.run, card, model=_sha256(Path(path)), engine=chosen)
+        embedder = cls(network.run, card, model=file.sha256, engine=chosen)
         return embedder if rule is None else embedder.with_rule(rule)
 
-    def with_rule(self, rule: Rule) -> "Embedder":
+    def with_rule(self, rule: FeatureRule) -> "Embedder":
         """The same network under another feature rule; what was calibrated under the card's own stays behind."""
-        if rule not in get_args(Rule):
-            raise ValueError(f"unknown feature rule {rule!r}; choose one of {', '.join(get_args(Rule))}")
+        if rule not in get_args(FeatureRule):
+            raise UserError(f"unknown feature rule {rule!r}; choose one of {', '.join(get_args(FeatureRule))}")
         if rule == self.card.feature_rule:
             return self
         card = self.card.model_copy(update={"feature_rule": rule, "thresholds": (), "impostor_tail": None})
@@ -70,17 +74,39 @@ class Embedder:
         crop = CROPS[self.card.preprocessing.crop]
         return int(self._features(np.zeros((1, crop.height, crop.width, 3), np.uint8)).shape[1])
 
-    def embed(self, faces: NDArray[np.uint8], *, progress: Callable[[int], None] = lambda _: None) -> Floats:
+    def embed(self, faces: Faces, *, progress: Callable[[int], None] = lambda _: None) -> Floats:
         """Features of faces (N, H, W, 3) uint8 RGB, (N, D); `progress` hears how many are done."""
+        require_faces(faces)
         rows = []
         for start in range(0, len(faces), BATCH):
             rows.append(self.embed_batch(faces[start : start + BATCH]))
             progress(min(start + BATCH, len(faces)))
         return np.concatenate(rows) if rows else np.zeros((0, self.dimension), np.float32)
 
-    def embed_batch(self, faces: NDArray[np.uint8]) -> Floats:
+    def embed_batch(self, faces: Faces) -> Floats:
         """Features of faces that go through the network together."""
-        return self._features(np.stack([as_crop(face, self.card.preprocessing.crop) for face in faces]))
+        require_faces(faces)
+        if not len(faces):
+            return np.zeros((0, self.dimension), np.float32)
+        return self._features(np.stack([as_crop(np.asarray(face), self.card.preprocessing.crop) for face in faces]))
+
+    def embed_photo(self, photo: Image, *, detector: Detector | None = None) -> Floats:
+        """The feature (D,) of the face nearest the centre of a photo (H, W, 3) uint8 RGB; MTCNN finds it by default.
+
+        >>> Embedder.load("model.safetensors").embed_photo(read_photo("me.jpg")).shape
+        (1024,)
+        """
+        found = choose((detector or self._detector).detect(photo), photo)
+        if not len(found):
+            height, width = photo.shape[:2]
+            raise NoFaceFound(f"no face was found in a photo of {width} x {height} pixels; try a larger, upright one")
+        how = self.card.preprocessing
+        feature: Floats = self.embed_batch(align(photo, found.landmarks[0], how.template, how.crop)[None])[0]
+        return feature
+
+    @cached_property
+    def _detector(self) -> Detector:
+        return Detector()
 
     def _features(self, faces: Image) -> Floats:
         inputs = self._inputs(faces)
@@ -108,6 +134,29 @@ def _check_size(path: str | Path, size: tuple[int, int], crop: str) -> None:
         )
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def require_faces(faces: Faces) -> None:
+    """Raise unless faces are uint8 (N, H, W, 3), or a sequence of such (H, W, 3).
+
+    Numbers from 0 to 1 would pass for faces that are almost black, and give features like any others.
+    """
+    if isinstance(faces, np.ndarray):
+        _require_pixels(faces, "faces", "(N, H, W, 3)", axes=4)
+        return
+    for number, face in enumerate(faces):
+        _require_pixels(np.asarray(face), f"face {number}", "(H, W, 3)", axes=3)
+
+
+def _require_pixels(found: NDArray[Any], what: str, wanted: str, *, axes: int) -> None:
+    if found.dtype == np.uint8 and found.ndim == axes and found.shape[-1] == 3:
+        return
+    if found.dtype.kind == "f":
+        way_out = ": numbers from 0 to 1 become such by (faces * 255).round().astype(np.uint8)"
+    elif found.dtype != np.uint8:
+        way_out = ": take faces.astype(np.uint8) if they are from 0 to 255"
+    elif axes == 4 and found.ndim == 3 and found.shape[-1] == 3:
+        way_out = ": one face is faces[None]"
+    elif axes == found.ndim == 4 and found.shape[1] == 3:
+        way_out = ": take faces.transpose(0, 2, 3, 1)"
+    else:
+        way_out = ""
+    raise UserError(f"{what} of {found.dtype} {found.shape}; wanted uint8 {wanted}, RGB{way_out}")

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sphereface.choices import FeatureRule
 from sphereface.contract import Card, Member, Preprocessing
-from sphereface.embed.embedder import Embedder, Floats, Rule
-from sphereface.embed.store import Features, card_hash
-from sphereface.errors import ContractMismatch, DataFormatError
+from sphereface.embed.embedder import Embedder, Floats
+from sphereface.embed.store import FeatureStore, card_hash
+from sphereface.errors import ContractMismatch, DataFormatError, UserError
 from sphereface.faces.images import Image
 from sphereface.faces.warp import align
 
@@ -51,13 +52,13 @@ class Ensemble(Embedder):
         *,
         threads: int | None = None,
         device: str = "cpu",
-        rule: Rule | None = None,
+        rule: FeatureRule | None = None,
     ) -> "Ensemble":
         """An ensemble from model files; `rule` replaces those of their cards."""
         paths = [path] if isinstance(path, str | Path) else path
         return cls([Embedder.load(each, engine, threads=threads, device=device, rule=rule) for each in paths])
 
-    def with_rule(self, rule: Rule) -> "Ensemble":
+    def with_rule(self, rule: FeatureRule) -> "Ensemble":
         """The same networks under another feature rule."""
         return self if rule == self.card.feature_rule else Ensemble([each.with_rule(rule) for each in self.members])
 
@@ -84,7 +85,10 @@ class Patches:
         return sum(each.dimension for each in self.members)
 
     def embed(self, photo: Image, landmarks: NDArray[np.floating]) -> Floats:
-        """Features (N, D) of the faces of a photo (H, W, 3) with landmarks (N, 5, 2), each aligned once a crop."""
+        """FeatureStore (N, D) of the faces of a photo (H, W, 3) with landmarks (N, 5, 2), each aligned once a crop."""
+        landmarks = np.asarray(landmarks)
+        if landmarks.shape == (5, 2):
+            raise UserError("landmarks (5, 2); wanted (N, 5, 2): those of one face are landmarks[None]")
         if not len(landmarks):
             return np.zeros((0, self.dimension), np.float32)
         parts = []
@@ -94,8 +98,8 @@ class Patches:
         return joined(parts, self.card.feature_rule)
 
 
-def joined(parts: Sequence[Floats], rule: Rule) -> Floats:
-    """Features (N, D_i) of several models as one (N, sum of D_i), each part at length one.
+def joined(parts: Sequence[Floats], rule: FeatureRule) -> Floats:
+    """FeatureStore (N, D_i) of several models as one (N, sum of D_i), each part at length one.
 
     Under the rule `concatenate` all images come first and all mirror images after them, so that the halves of an
     ensemble's feature are what the halves of a model's are, and rules that add them can.
@@ -107,15 +111,15 @@ def joined(parts: Sequence[Floats], rule: Rule) -> Floats:
     return np.concatenate([*(image for image, _ in halves), *(mirror for _, mirror in halves)], axis=1)
 
 
-def join_features(parts: Sequence[Features]) -> Features:
-    """Features of the same images by several models, each from a set aligned as its model wants, as one.
+def join_features(parts: Sequence[FeatureStore]) -> FeatureStore:
+    """FeatureStore of the same images by several models, each from a set aligned as its model wants, as one.
 
     Rows are matched by path and joined when they are asked for. Images that are not in all sets are an error.
 
     >>> join_features([open_features("lfw-112x96"), open_features("lfw-wide"), open_features("lfw-upper")]).rows[:2]
     """
     if not parts:
-        raise ValueError("no features to join; wanted those of at least one model")
+        raise UserError("no features to join; wanted those of at least one model")
     first = parts[0]
     whose = np.array(first.people)[first.labels] if len(first) else np.zeros(0, str)
     orders: list[NDArray[np.int64] | None] = []
@@ -136,7 +140,7 @@ def join_features(parts: Sequence[Features]) -> Features:
                 f"features 1 and {number} name other people for {first.paths[other[0]]}; wanted one set of photos"
             )
     card = combined_card([part.card for part in parts], [part.manifests[0].model for part in parts])
-    return Features(
+    return FeatureStore(
         first.paths,
         first.people,
         first.labels,
@@ -149,7 +153,9 @@ def join_features(parts: Sequence[Features]) -> Features:
 class JoinedModels:
     """The rows of several models side by side, joined as they are read."""
 
-    def __init__(self, parts: Sequence[Features], orders: Sequence[NDArray[np.int64] | None], rule: Rule) -> None:
+    def __init__(
+        self, parts: Sequence[FeatureStore], orders: Sequence[NDArray[np.int64] | None], rule: FeatureRule
+    ) -> None:
         self._parts, self._orders, self._rule = parts, orders, rule
         self.shape = len(parts[0]), sum(part.rows.shape[1] for part in parts)
         self.ndim, self.dtype = 2, np.dtype(np.float32)
@@ -170,7 +176,7 @@ class JoinedModels:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
-            raise ValueError("rows of several models have no array without a copy; take slices")
+            raise UserError("rows of several models have no array without a copy; take slices")
         return self[:].astype(dtype or self.dtype, copy=False)
 
 
@@ -181,13 +187,13 @@ def combined_card(cards: Sequence[Card], models: Sequence[str]) -> Card:
     behind: they are of one model's scores.
     """
     if not cards:
-        raise ValueError("an ensemble of no models; wanted at least one")
+        raise UserError("an ensemble of no models; wanted at least one")
     for what, found in (
         ("feature rules", [card.feature_rule for card in cards]),
         ("templates", [card.preprocessing.template for card in cards]),
     ):
         if len(set(found)) > 1:
-            way_out = "load them with one rule=" if what == "feature rules" else "take models of one template"
+            way_out = "load them all under one" if what == "feature rules" else "take models of one template"
             told = ", ".join(f"{name} {value}" for name, value in zip(_names(cards), map(str, found), strict=True))
             raise ContractMismatch(f"the models have other {what}: {told}; {way_out}")
     members = tuple(

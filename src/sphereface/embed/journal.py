@@ -1,7 +1,6 @@
 """The journal of a folder of features: what has been done, so that another run can go on from there."""
 
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,9 +10,9 @@ from typing import BinaryIO
 from pydantic import Field
 
 from sphereface.contract import Record
-from sphereface.data.writing import flush
+from sphereface.data.files.writing import flush, open_private, sync
 from sphereface.embed.store import JOURNAL
-from sphereface.errors import DataFormatError
+from sphereface.errors import DataFormatError, UserError
 
 Job = Mapping[str, str | int]  # what determines the features
 
@@ -67,7 +66,7 @@ class Journal:
     def _write(self, line: str) -> None:
         self._file.write(line.encode() + b"\n")
         self._file.flush()
-        os.fsync(self._file.fileno())
+        sync(self._file.fileno())
 
 
 @contextmanager
@@ -76,8 +75,8 @@ def open_journal(folder: Path, job: Job) -> Iterator[Journal]:
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / JOURNAL).exists():
         for other in folder.iterdir():
-            raise ValueError(f"{folder} holds something else ({other.name}); choose a new or empty folder")
-    with os.fdopen(os.open(folder / JOURNAL, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:
+            raise UserError(f"{folder} holds something else ({other.name}); choose a new or empty folder")
+    with open_private(folder / JOURNAL) as file:
         _lock(file, folder)
         yield Journal(file, job, folder)
 
@@ -87,11 +86,15 @@ def _require_same(found: object, job: Job, folder: Path) -> None:
     different = [what for what, value in job.items() if known.get(what) != value]
     if different:
         told = ", ".join(
-            f"{what} {str(known.get(what))[:16]} (now {str(job[what])[:16]})" for what in different if what != "card"
+            f"{what} {_shown(known.get(what))} (now {_shown(job[what])})" for what in different if what != "card"
         )
-        raise ValueError(
+        raise UserError(
             f"{folder} holds features of another job: {told or 'another card'}; choose a new folder, or remove this one"
         )
+
+
+def _shown(value: object) -> str:
+    return " ".join(str(value).split())[:16]  # on one line, whatever stands there
 
 
 def _lock(file: BinaryIO, folder: Path) -> None:
@@ -101,4 +104,4 @@ def _lock(file: BinaryIO, folder: Path) -> None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(f"{folder}: another process is embedding into it; wait for it, or end it") from None
+            raise UserError(f"{folder}: another process is embedding into it; wait for it, or end it") from None

@@ -14,32 +14,32 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sphereface import __version__
-from sphereface.data.formats import open_set
+from sphereface.choices import Missing
+from sphereface.data.files.writing import flush, open_private, sync, whole_file
+from sphereface.data.formats.sets import open_set
 from sphereface.data.manifest import require_faces
 from sphereface.data.people import FaceSet
-from sphereface.data.writing import flush, whole_file
+from sphereface.data.reading import ADVICE, Skipping, decode_face, read_image, require_missing
 from sphereface.embed import store
 from sphereface.embed.embedder import BATCH, Embedder
 from sphereface.embed.journal import Job, Journal, Noted, open_journal
 from sphereface.embed.store import FeatureManifest, Shard
-from sphereface.errors import ContractMismatch, DataFormatError, JobFailed, SphereFaceError, UnreadableImage
-from sphereface.faces.images import decode
-from sphereface.faces.warp import CROPS, as_crop
+from sphereface.errors import DataFormatError, JobFailed, Setting, UnreadableImage, UserError
+from sphereface.faces.warp import CROPS
 
 CHUNK = 16  # batches between two notes in the journal
 AHEAD = 4  # batches that each worker may be ahead of the network
 LOOKS = 8  # chunks of earlier work whose images are compared with what they were
 PART = f"{store.FEATURES}.part"
-
-OnUnreadable = Literal["fail", "skip"]
 
 
 class Embedded(NamedTuple):
@@ -58,7 +58,7 @@ def embed_set(
     shard: Shard = Shard(),  # noqa: B008 - a frozen record
     batch: int = BATCH,
     workers: int = 2,
-    on_unreadable: OnUnreadable = "fail",
+    missing: Missing = "fail",
     say: Callable[[str], None] = lambda _: None,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Embedded:
@@ -69,24 +69,26 @@ def embed_set(
     """
     data, out = Path(data), Path(out)
     if batch < 1 or workers < 0:
-        raise ValueError(f"batch is {batch}, workers is {workers}; wanted at least 1, and at least 0")
-    if on_unreadable not in ("fail", "skip"):
-        raise ValueError(f"on_unreadable is {on_unreadable!r}; choose 'fail' or 'skip'")
+        raise UserError(f"batch is {batch}, workers is {workers}; wanted at least 1, and at least 0")
+    require_missing(missing)
     faces = open_set(data, root=root)
     note = require_faces(data, faces, embedder.card.preprocessing.alignment)
     if note:
         say(note)
     work = _Work(data, faces, out, embedder, shard, batch)
     with work.journal() as journal:
-        if on_unreadable == "fail" and journal.unreadable:
+        if missing == "fail" and journal.unreadable:
+            position, why = next(iter(journal.unreadable.items()))
             raise UnreadableImage(
-                f"{work.folder}: {len(journal.unreadable):,} images were left out so far, such as "
-                f"{faces.paths[next(iter(journal.unreadable))]}; go on with --on-unreadable skip, or take a new folder"
+                faces.paths[position],
+                f"{why}; {len(journal.unreadable):,} images were left out of {work.folder} so far: go on with ",
+                Setting("missing", "skip"),
+                ", or take a new folder",
             )
         if (work.folder / store.MANIFEST).is_file():
             say(f"{work.folder} is finished already")
             return Embedded(work.folder, store.read_manifest(work.folder))
-        work.run(journal, workers, on_unreadable, progress)
+        work.run(journal, workers, missing, progress)
         return Embedded(work.folder, work.finish(journal))
 
 
@@ -114,7 +116,7 @@ class _Work:
         self.data, self.faces, self.embedder, self.shard, self.batch = data, faces, embedder, shard, batch
         self.folder = out if shard.of == 1 else out / f"shard-{shard.number}-of-{shard.of}"
         if shard.of > 1 and (out / store.JOURNAL).is_file():
-            raise ValueError(f"{out} holds features that are not sharded; choose another folder for shards")
+            raise UserError(f"{out} holds features that are not sharded; choose another folder for shards")
         self.positions = shard.positions(len(faces.paths), batch)
         self.fingerprint = fingerprint(faces)
 
@@ -132,6 +134,7 @@ class _Work:
     def journal(self) -> Iterator[Journal]:
         """The folder's journal, once it is sure that the folder is this job's and nobody else works on it."""
         with open_journal(self.folder, self.job) as journal:
+            self._require_sum(journal)
             self._look_back(journal)
             yield journal
 
@@ -139,7 +142,7 @@ class _Work:
         self,
         journal: Journal,
         workers: int,
-        on_unreadable: OnUnreadable,
+        missing: Missing,
         progress: Callable[[int, int], None],
     ) -> None:
         """Embed what is not noted yet."""
@@ -150,12 +153,13 @@ class _Work:
             return
         starts = range(self.positions.start + done, self.positions.stop, self.batch)
         parts = (range(start, min(start + self.batch, self.positions.stop)) for start in starts)
-        with self._open_rows(journal) as file, closing(_ahead(self._read, parts, workers)) as batches:
-            while chunk := list(self._embedded(islice(batches, CHUNK), on_unreadable)):
+        ahead = _ahead(partial(self._read, missing=missing), parts, workers)
+        with self._open_rows(journal) as file, closing(ahead) as batches:
+            while chunk := list(self._embedded(islice(batches, CHUNK))):
                 for rows, _ in chunk:
                     file.write(rows.tobytes())
                 file.flush()
-                os.fsync(file.fileno())
+                sync(file.fileno())
                 read = [batch for _, batch in chunk]
                 done += sum(len(batch.positions) + len(batch.unreadable) for batch in read)
                 seen = hashlib.sha256(b"".join(each for batch in read for each in batch.hashes)).hexdigest()
@@ -170,7 +174,7 @@ class _Work:
         paths, people = store.lines([self.faces.paths[place] for place in kept]), store.lines(self.faces.people)
         labels = _npy(np.asarray(self.faces.labels, np.int64)[kept])
         for name, content in ((store.PATHS, paths), (store.PEOPLE, people), (store.LABELS, labels)):
-            with whole_file(self.folder / name) as file:
+            with whole_file(self.folder / name, private=True) as file:
                 file.write(content)
         card, dimension = self.embedder.card, self.embedder.dimension
         self._complete_rows(journal.rows, dimension)
@@ -181,16 +185,12 @@ class _Work:
             dimension=dimension, index=store.index_hash(paths, people, labels),
             unreadable={self.faces.paths[position]: why for position, why in lost.items()},
         )  # fmt: skip
-        with whole_file(self.folder / store.MANIFEST) as file:
+        with whole_file(self.folder / store.MANIFEST, private=True) as file:
             file.write(manifest.model_dump_json(indent=2).encode() + b"\n")
         return manifest
 
-    def _embedded(
-        self, batches: Iterator[_Batch], on_unreadable: OnUnreadable
-    ) -> Iterator[tuple[NDArray[np.float32], _Batch]]:
+    def _embedded(self, batches: Iterator[_Batch]) -> Iterator[tuple[NDArray[np.float32], _Batch]]:
         for batch in batches:
-            if batch.unreadable and on_unreadable == "fail":
-                raise self._refusal(batch.unreadable)
             rows = np.zeros((0, self.embedder.dimension), np.float32)
             if batch.positions:
                 rows = np.ascontiguousarray(self.embedder.embed_batch(batch.faces), "<f4")
@@ -202,24 +202,27 @@ class _Work:
                 )
             yield rows, batch
 
-    def _read(self, positions: range) -> _Batch:
-        crop = CROPS[self.embedder.card.preprocessing.crop]
-        found, faces, hashes, unreadable = [], [], [], {}
+    def _read(self, positions: range, missing: Missing) -> _Batch:
+        crop = self.embedder.card.preprocessing.crop
+        found, faces, hashes = [], [], []
+        skipping = Skipping(missing, (*ADVICE, ": either way it goes on from here"))
         for position in positions:
-            path = self.faces.paths[position]
-            try:
-                content = self.faces.read(position)
-                face = as_crop(decode(content, source=path), self.embedder.card.preprocessing.crop, source=path)
-            except ContractMismatch:
-                raise  # where one image is not aligned, few are
-            except (SphereFaceError, OSError) as error:
-                unreadable[position] = str(error).split(f"{path}: ", 1)[-1]
-                continue
-            found.append(position)
-            faces.append(face)
-            hashes.append(hashlib.sha256(content).digest())
-        pixels = np.stack(faces) if faces else np.zeros((0, crop.height, crop.width, 3), np.uint8)
-        return _Batch(found, pixels, hashes, unreadable)
+            with skipping.reading(position):
+                content = read_image(self.faces, position)
+                faces.append(decode_face(self.faces, position, content, crop))
+                hashes.append(hashlib.sha256(content).digest())
+                found.append(position)
+        pixels = np.stack(faces) if faces else np.zeros((0, CROPS[crop].height, CROPS[crop].width, 3), np.uint8)
+        return _Batch(found, pixels, hashes, {place: why for place, (_, why) in skipping.unreadable.items()})
+
+    def _require_sum(self, journal: Journal) -> None:
+        """Raise unless each chunk has a row or a reason for each of its images."""
+        size = self.batch * CHUNK
+        for number, noted in enumerate(journal.chunks):
+            chunk = self.positions[number * size : (number + 1) * size]
+            others = [position for position in noted.unreadable if position not in chunk]
+            if others or noted.rows + len(noted.unreadable) != len(chunk):
+                raise DataFormatError(f"{self.folder / store.JOURNAL}: changed or damaged; remove {self.folder}")
 
     def _look_back(self, journal: Journal) -> None:
         """Compare some images of earlier work with what they were: the same names may hold other faces by now."""
@@ -233,11 +236,11 @@ class _Work:
                 if position not in noted.unreadable
             ]
             try:
-                hashes = [hashlib.sha256(self.faces.read(position)).digest() for position in positions]
-            except (SphereFaceError, OSError):
+                hashes = [hashlib.sha256(read_image(self.faces, position)).digest() for position in positions]
+            except UnreadableImage:
                 hashes = []
             if hashlib.sha256(b"".join(hashes)).hexdigest() != noted.seen:
-                raise ValueError(
+                raise UserError(
                     f"{self.folder} holds features of other images: of the {size:,} from "
                     f"{self.faces.paths[begin]} on some have changed since; choose a new folder, or remove this one"
                 )
@@ -249,7 +252,7 @@ class _Work:
         begin = len(store.header(0, dimension)) + 4 * dimension * journal.rows
         if begin > (path.stat().st_size if path.is_file() else 0) and journal.chunks:
             raise DataFormatError(f"{path}: {journal.rows:,} rows were in it, and are no more; remove {self.folder}")
-        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:
+        with open_private(path) as file:
             _reserve(file, len(store.header(0, dimension)) + 4 * dimension * len(self.positions))
             file.seek(begin)
             yield file
@@ -258,19 +261,12 @@ class _Work:
         part = self.folder / PART
         if not part.is_file() and (self.folder / store.FEATURES).is_file():
             return  # the run before was ended right after this step
-        with os.fdopen(os.open(part, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:
+        with open_private(part) as file:
             file.write(store.header(count, dimension))
             file.truncate(len(store.header(count, dimension)) + 4 * count * dimension)
         flush(part)
         part.replace(self.folder / store.FEATURES)
         flush(self.folder)
-
-    def _refusal(self, unreadable: dict[int, str]) -> UnreadableImage:
-        position, why = next(iter(unreadable.items()))
-        return UnreadableImage(
-            f"{self.faces.paths[position]}: {why}; mend it, or leave out such images with --on-unreadable skip: "
-            "either way it goes on from here"
-        )
 
 
 def _ahead(read: Callable[[range], _Batch], parts: Iterator[range], workers: int) -> Generator[_Batch, None, None]:

@@ -1,4 +1,4 @@
-"""Features on disk: a folder that says what it holds, opened without being read.
+"""FeatureStore on disk: a folder that says what it holds, opened without being read.
 
 | file | what it is |
 |---|---|
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
 from sphereface.contract import Card, Record
-from sphereface.errors import DataFormatError
+from sphereface.errors import BadFeature, DataFormatError, UserError
 
 FEATURES, PATHS, PEOPLE, LABELS = "features.npy", "paths.txt", "people.txt", "labels.npy"
 JOURNAL, MANIFEST = "journal.jsonl", "manifest.json"
@@ -46,7 +46,7 @@ class Shard(Record):
         found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
         number, of = (int(part) for part in found.groups()) if found else (0, 0)
         if not 1 <= number <= of:
-            raise ValueError(f"shard {text!r}; wanted i/n with i from 1 to n, such as 1/8 ... 8/8")
+            raise UserError(f"shard {text!r}; wanted i/n with i from 1 to n, such as 1/8 ... 8/8")
         return cls(number=number, of=of)
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ class FeatureManifest(Record):
 
 
 class Rows(Protocol):
-    """Features (N, D) that are read when asked for: a memory map, or several of them as one."""
+    """FeatureStore (N, D) that are read when asked for: a memory map, or several of them as one."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -95,8 +95,8 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Features:
-    """Features with their images and people; `rows[a:b]` are read from the disk when asked for."""
+class FeatureStore:
+    """FeatureStore with their images and people; `rows[a:b]` are read from the disk when asked for."""
 
     paths: list[str]
     people: list[str]
@@ -155,7 +155,7 @@ class JoinedRows:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
-            raise ValueError("rows in several files have no array without a copy; take slices")
+            raise UserError("rows in several files have no array without a copy; take slices")
         return self._between(0, len(self)).astype(dtype or self.dtype, copy=False)
 
     def _checked(self, places: NDArray[Any]) -> NDArray[np.int64]:
@@ -183,7 +183,27 @@ class JoinedRows:
         return rows
 
 
-def open_features(folder: str | Path | Sequence[str | Path], *, finite: bool = False) -> Features:
+class RowsInOrder:
+    """Rows in another order, or some of them, read when they are asked for."""
+
+    def __init__(self, rows: Rows, order: NDArray[np.integer[Any]]) -> None:
+        self._rows, self._order = rows, order
+        self.shape, self.ndim, self.dtype = (len(order), rows.shape[1]), 2, np.dtype(np.float32)
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __getitem__(self, key: Any) -> NDArray[np.float32]:
+        """Rows by a number, a slice, numbers (M,) or marks (N,), as of an array."""
+        return np.asarray(self._rows[self._order[key]], dtype=np.float32)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise UserError("rows in another order have no array without a copy; take slices")
+        return self[:].astype(dtype or self.dtype, copy=False)
+
+
+def open_features(folder: str | Path | Sequence[str | Path], *, finite: bool = False) -> FeatureStore:
     """The features that `sphereface embed` wrote: in a folder, in a folder of shards, or in several folders.
 
     Nothing but the index is read; `finite` also reads every row and refuses numbers that are not finite.
@@ -194,14 +214,14 @@ def open_features(folder: str | Path | Sequence[str | Path], *, finite: bool = F
     """
     folders = _shards_in(Path(folder)) if isinstance(folder, str | Path) else [Path(each) for each in folder]
     if not folders:
-        raise ValueError("no folder of features is named")
+        raise UserError("no folder of features is named")
     manifests = [read_manifest(each) for each in folders]
     _check_shards(folders, manifests)
     order = sorted(range(len(folders)), key=lambda place: manifests[place].shard.number)
     parts = [_open(folders[place], manifests[place]) for place in order]
     features = parts[0]
     if len(parts) > 1:
-        features = Features(
+        features = FeatureStore(
             paths=[path for part in parts for path in part.paths],
             people=features.people,
             labels=np.concatenate([part.labels for part in parts]),
@@ -220,14 +240,15 @@ def holds_features(path: str | Path) -> bool:
     return path.is_dir() and ((path / JOURNAL).is_file() or any((each / JOURNAL).is_file() for each in path.iterdir()))
 
 
-def require_finite(features: Features) -> None:
+def require_finite(features: FeatureStore) -> None:
     """Raise if any number is NaN or infinite; reads all rows."""
     for start in range(0, len(features), BLOCK):
         wrong = np.flatnonzero(~np.isfinite(features.rows[start : start + BLOCK]).all(axis=1))
         if len(wrong):
-            raise DataFormatError(
+            raise BadFeature(
+                "image",
                 f"the feature of {features.paths[start + wrong[0]]} (row {start + wrong[0]:,}) is not finite; "
-                "embed the set again"
+                "embed the set again",
             )
 
 
@@ -267,9 +288,12 @@ def lines(names: Sequence[str]) -> bytes:
 
 def header(count: int, dimension: int) -> bytes:
     """The beginning of a .npy file of float32 (count, dimension); as long for every count."""
+    return _header("<f4", (count, dimension))
+
+
+def _header(numbers: str, shape: tuple[int, ...]) -> bytes:
     file = io.BytesIO()
-    described = {"descr": "<f4", "fortran_order": False, "shape": (count, dimension)}
-    np.lib.format.write_array_header_1_0(file, described)
+    np.lib.format.write_array_header_1_0(file, {"descr": numbers, "fortran_order": False, "shape": shape})
     return file.getvalue()
 
 
@@ -316,7 +340,7 @@ def _check_shards(folders: Sequence[Path], manifests: Sequence[FeatureManifest])
         )
 
 
-def _open(folder: Path, manifest: FeatureManifest) -> Features:
+def _open(folder: Path, manifest: FeatureManifest) -> FeatureStore:
     contents = {}
     for name in (PATHS, PEOPLE, LABELS):
         try:
@@ -332,8 +356,19 @@ def _open(folder: Path, manifest: FeatureManifest) -> Features:
         raise DataFormatError(
             f"{folder}: {PATHS}, {PEOPLE} or {LABELS} was changed or is cut off; copy the folder again"
         )
-    labels = np.load(io.BytesIO(contents[LABELS]))
-    return Features(paths, _names(contents[PEOPLE]), labels, _rows(folder, manifest), manifest.card, (manifest,))
+    people = _names(contents[PEOPLE])
+    labels = _labels(contents[LABELS], len(paths))
+    if labels is None or not ((labels >= 0) & (labels < len(people))).all():
+        raise DataFormatError(f"{folder / LABELS}: wanted a label of {len(people):,} people for each of {len(paths):,}")
+    return FeatureStore(paths, people, labels, _rows(folder, manifest), manifest.card, (manifest,))
+
+
+def _labels(content: bytes, count: int) -> NDArray[np.int64] | None:
+    """The labels in a .npy file, or None for anything else."""
+    begin = _header("<i8", (count,))
+    if not content.startswith(begin) or len(content) != len(begin) + 8 * count:
+        return None
+    return np.frombuffer(content, "<i8", offset=len(begin)).astype(np.int64)
 
 
 def _unread(path: Path, error: OSError) -> DataFormatError:

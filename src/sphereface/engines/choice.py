@@ -6,11 +6,11 @@ from typing import Literal, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sphereface.contract import Card
 from sphereface.engines.convert import as_onnx
 from sphereface.engines.onnxruntime import OnnxNetwork
 from sphereface.engines.torch import TorchNetwork
-from sphereface.errors import ModelFileError
+from sphereface.errors import ModelFileError, UserError
+from sphereface.zoo import ModelFile
 
 Engine = Literal["onnxruntime", "torch"]
 Floats = NDArray[np.float32]
@@ -26,9 +26,6 @@ class Network(Protocol):
     def run(self, inputs: Floats) -> Floats:
         """Features (N, D) of preprocessed faces (N, 3, H, W)."""
 
-    def card(self) -> Card:
-        """What the model wants and what its features mean."""
-
 
 def choose_engine(path: str | Path, engine: str = "auto", *, device: str = "cpu") -> Engine:
     """The engine for a model file: onnxruntime, unless torch is asked for by its name or by a device of its own."""
@@ -41,17 +38,17 @@ def choose_engine(path: str | Path, engine: str = "auto", *, device: str = "cpu"
         case "onnxruntime" | "torch":
             chosen = engine
         case _:
-            raise ValueError(f"unknown engine {engine!r}; choose one of auto, {', '.join(get_args(Engine))}")
+            raise UserError(f"unknown engine {engine!r}; choose one of auto, {', '.join(get_args(Engine))}")
     if chosen == "torch" and path.suffix == ".onnx":
-        raise ValueError(f"{path}: torch runs our .safetensors only; take the engine onnxruntime, on the device cpu")
+        raise UserError(f"{path}: torch runs our .safetensors only; take the engine onnxruntime, on the device cpu")
     if chosen == "onnxruntime" and device != "cpu":
-        raise ValueError(f"device is {device!r}; onnxruntime runs on the cpu here: take the engine torch for another")
+        raise UserError(f"device is {device!r}; onnxruntime runs on the cpu here: take the engine torch for another")
     return chosen
 
 
-def open_network(path: str | Path, engine: Engine, *, threads: int | None = None, device: str = "cpu") -> Network:
+def open_network(file: ModelFile, engine: Engine, *, threads: int | None = None, device: str = "cpu") -> Network:
     """The network of a model file, run by an engine."""
-    path = Path(path)
     if engine == "torch":
-        return TorchNetwork(path, threads=threads, device=device)
-    return OnnxNetwork(path, threads=threads, content=as_onnx(path) if path.suffix == ".safetensors" else None)
+        return TorchNetwork(file, threads=threads, device=device)
+    content = file.content if file.kind == ".onnx" else as_onnx(file)
+    return OnnxNetwork(content, threads=threads, source=str(file.path))

@@ -5,42 +5,43 @@ has one, its PReLU, or a residual unit, whose `body.0`, `body.1`, ... are the sa
 batch norm is a scale and a shift for each channel, so it disappears into the convolution before it.
 """
 
-import hashlib
+import contextlib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 
-from sphereface.contract import METADATA_KEY, STAGES, Architecture, Card, read_card
-from sphereface.data.writing import whole_file
+from sphereface.contract import METADATA_KEY, STAGES, Architecture, Card, broken_safetensors
+from sphereface.data.files.writing import whole_file
 from sphereface.errors import ModelFileError
 from sphereface.faces.warp import CROPS
-from sphereface.graphs import initializer, onnx_file, operation
+from sphereface.graphs import add_constant, new_model, operation, written
+from sphereface.zoo import ModelFile
 
-VERSION = 2  # of what is written here: a cached file of another version is not used
+if TYPE_CHECKING:
+    from onnx import GraphProto
+
+VERSION = 3  # of what is written here: a cached file of another version is not used
 EPSILON = 1e-5  # torch's, in a batch norm
 TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 
 Floats = NDArray[np.float32]
 
 
-def as_onnx(path: str | Path) -> bytes:
+def as_onnx(file: ModelFile) -> bytes:
     """A `.safetensors` model as ONNX: from the cache, or written now and kept there."""
-    path = Path(path)
-    card = read_card(path)
-    content = path.read_bytes()
-    kept = cache_folder() / f"{hashlib.sha256(content).hexdigest()}-{VERSION}.onnx"
-    if kept.is_file():
-        return kept.read_bytes()
-    model = convert(content, card, source=str(path))
+    kept = cache_folder() / f"{file.sha256}-{VERSION}.onnx"
     try:
+        return kept.read_bytes()
+    except OSError:  # not there, or not to be read
+        model = convert(file.content, file.card, source=str(file.path))
+    with contextlib.suppress(OSError):  # a disk that is full or not ours to write on: the next start converts again
         kept.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(kept) as file:
-            file.write(model)
-    except OSError:  # a disk that is full or not ours to write on: the next start converts again, and that is all
-        return model
+        with whole_file(kept) as place:
+            place.write(model)
     return model
 
 
@@ -55,22 +56,22 @@ def convert(content: bytes, card: Card, *, source: str) -> bytes:
     if card.architecture is None:
         raise ModelFileError(f"{source}: its card names no architecture; save it with sphereface.models.save_model")
     crop = CROPS["112x96"]
-    writer = _Writer(_tensors(content, source), source)
-    writer.network(card.architecture)
-    return onnx_file(
+    model = new_model(
         card.architecture.name,
-        writer.parts,
         source=("faces", ("N", 3, crop.height, crop.width)),
         target=("features", ("N", card.architecture.features)),
         about={METADATA_KEY: card.model_dump_json()},
     )
+    with np.errstate(over="ignore", invalid="ignore"):  # weights that are not finite give features that are not
+        _Writer(_tensors(content, source), model.graph, source).network(card.architecture)
+    return written(model)
 
 
 def _tensors(content: bytes, source: str) -> dict[str, Floats]:
     try:
         listed = deserialize(content)  # type: ignore[no-untyped-call]
     except SafetensorError as error:
-        raise ModelFileError(f"{source}: not a whole .safetensors file ({error}); copy or download it again") from error
+        raise broken_safetensors(source, error) from error
     tensors = {}
     for name, tensor in listed:
         if name.endswith("num_batches_tracked"):
@@ -88,9 +89,8 @@ def _tensors(content: bytes, source: str) -> dict[str, Floats]:
 class _Writer:
     """Layers become the parts of a graph; every tensor must find its place."""
 
-    def __init__(self, tensors: dict[str, Floats], source: str) -> None:
-        self.tensors, self.source = tensors, source
-        self.parts: list[bytes] = []
+    def __init__(self, tensors: dict[str, Floats], graph: "GraphProto", source: str) -> None:
+        self.tensors, self.graph, self.source = tensors, graph, source
         self.channels = 3
         self.units: list[int] = []  # of each stage that was opened so far
 
@@ -107,14 +107,12 @@ class _Writer:
         if self.tensors:
             raise self.stray(f"tensor {min(self.tensors)!r}")
         end = "fc1" if architecture.last_relu else "features"
-        self.parts += [
-            initializer("fc1.weight", weight),
-            initializer("fc1.bias", bias),
-            operation("Flatten", [x], "flat"),
-            operation("Gemm", ["flat", "fc1.weight", "fc1.bias"], end, transB=1),
-        ]
+        add_constant(self.graph, "fc1.weight", weight)
+        add_constant(self.graph, "fc1.bias", bias)
+        self.graph.node.append(operation("Flatten", [x], "flat"))
+        self.graph.node.append(operation("Gemm", ["flat", "fc1.weight", "fc1.bias"], end, transB=1))
         if architecture.last_relu:
-            self.parts.append(operation("Relu", ["fc1"], "features"))
+            self.graph.node.append(operation("Relu", ["fc1"], "features"))
 
     def require_depth(self, name: str) -> None:
         """Raise unless the stages are those of a network by its name."""
@@ -132,7 +130,7 @@ class _Writer:
             here, after = f"{prefix}.{place}", f"{prefix}.{place + 1}"
             if f"{here}.body.0.weight" in self.tensors:
                 body = self.chain(x, f"{here}.body", stride=1)
-                self.parts.append(operation("Add", [x, body], here))
+                self.graph.node.append(operation("Add", [x, body], here))
                 if not self.units:
                     raise self.stray(f"a residual unit {here!r} before the first stage")
                 self.units[-1] += 1
@@ -160,18 +158,18 @@ class _Writer:
             )
             scale = gain / np.sqrt(variance + EPSILON)
             weight, bias = weight * scale[:, None, None, None], (bias - mean) * scale + shift
-        self.parts += [
-            initializer(f"{name}.weight", weight.astype(np.float32)),
-            initializer(f"{name}.bias", bias.astype(np.float32)),
-            operation("Conv", [x, f"{name}.weight", f"{name}.bias"], name, strides=(stride, stride), pads=(1, 1, 1, 1)),
-        ]
+        add_constant(self.graph, f"{name}.weight", weight.astype(np.float32))
+        add_constant(self.graph, f"{name}.bias", bias.astype(np.float32))
+        inputs = [x, f"{name}.weight", f"{name}.bias"]
+        self.graph.node.append(operation("Conv", inputs, name, strides=(stride, stride), pads=(1, 1, 1, 1)))
         self.channels = width
         self.units += [0] if stride == 2 else []
 
     def prelu(self, x: str, name: str) -> None:
         """PReLU with one slope a channel."""
         slopes = self.take(f"{name}.weight", (self.channels,)).reshape(-1, 1, 1)
-        self.parts += [initializer(f"{name}.weight", slopes), operation("PRelu", [x, f"{name}.weight"], name)]
+        add_constant(self.graph, f"{name}.weight", slopes)
+        self.graph.node.append(operation("PRelu", [x, f"{name}.weight"], name))
 
     def take(self, name: str, shape: tuple[int, ...]) -> Floats:
         """A tensor that is needed now and never again."""

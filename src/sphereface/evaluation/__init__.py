@@ -1,19 +1,20 @@
 """The published protocols, one a file; your own people, groups among them, and thresholds for stated rates."""
 
-from sphereface.evaluation.calibrate import Calibration, calibrate, calibrate_features, write_calibration
-from sphereface.evaluation.calibrate_model import calibrate_model
-from sphereface.evaluation.folder import FolderResult, evaluate_folder
-from sphereface.evaluation.group_report import GroupReport
-from sphereface.evaluation.groups import evaluate_groups
-from sphereface.evaluation.identification import Identification, identify
-from sphereface.evaluation.ijb import IjbResult, evaluate_ijb
-from sphereface.evaluation.lfw import evaluate_bin, evaluate_lfw
-from sphereface.evaluation.megaface import MegaFaceResult, evaluate_megaface
-from sphereface.evaluation.megaface_files import MegaFaceSet, load_megaface
-from sphereface.evaluation.pairs import PairsResult
-from sphereface.evaluation.verification import (
+from sphereface.choices import PairRule
+from sphereface.evaluation.calibration.measure import Calibration, calibrate, calibrate_features, write_calibration
+from sphereface.evaluation.calibration.model import calibrate_model
+from sphereface.evaluation.groups.compare import evaluate_groups
+from sphereface.evaluation.groups.result import GroupReport
+from sphereface.evaluation.protocols.folder import FolderResult, evaluate_folder
+from sphereface.evaluation.protocols.ijb import IjbResult, evaluate_ijb
+from sphereface.evaluation.protocols.lfw import evaluate_bin, evaluate_lfw
+from sphereface.evaluation.protocols.megaface import MegaFaceResult, evaluate_megaface
+from sphereface.evaluation.protocols.megaface_files import MegaFaceSet, load_megaface
+from sphereface.evaluation.protocols.ytf import VideosResult, evaluate_ytf
+from sphereface.evaluation.rules.identification import Identification, identify
+from sphereface.evaluation.rules.pairs import PairsResult
+from sphereface.evaluation.rules.verification import (
     RULES,
-    RuleName,
     Verification,
     VerificationReport,
     side_by_side,
@@ -21,7 +22,6 @@ from sphereface.evaluation.verification import (
     verify_folds,
     verify_held_out,
 )
-from sphereface.evaluation.ytf import VideosResult, evaluate_ytf
 
 __all__ = [
     "RULES",
@@ -32,8 +32,8 @@ __all__ = [
     "IjbResult",
     "MegaFaceResult",
     "MegaFaceSet",
+    "PairRule",
     "PairsResult",
-    "RuleName",
     "Verification",
     "VerificationReport",
     "VideosResult",

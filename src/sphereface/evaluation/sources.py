@@ -1,20 +1,117 @@
 """Where the features of a set come from: a model that makes them now, or the files that `sphereface embed` wrote."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sphereface.choices import Missing
 from sphereface.contract import Card
-from sphereface.data.formats import open_set
+from sphereface.data.formats.sets import open_set
+from sphereface.data.lists.megaface import MegaFaceImage
 from sphereface.data.manifest import read_manifest, require_faces
 from sphereface.data.people import FaceSet
-from sphereface.embed.store import Features
-from sphereface.errors import ContractMismatch, DataFormatError, UnreadableImage
-from sphereface.evaluation.gather import Embeds, Gathered, Progress, gather, refuse_none, silent
+from sphereface.data.reading import Skipping, read_face
+from sphereface.embed.ensemble import join_features
+from sphereface.embed.store import FeatureStore, RowsInOrder, holds_features, open_features, require_finite
+from sphereface.errors import (
+    BadFeature,
+    ContractMismatch,
+    DataFormatError,
+    JobFailed,
+    Setting,
+    UnreadableImage,
+    UserError,
+)
+from sphereface.evaluation.streaming.scores import Features, Places, map_features
+from sphereface.faces.images import Image
+
+PIECE = 256  # faces that are held as pixels at a time
+ADVICE = ("; it was left out when the set was embedded: mend it and embed again, or ", Setting("missing", "skip"))
+
+Ints = NDArray[np.int64]
+PathLike = str | Path
+Progress = Callable[[int, int], None]  # called with the number of images done and of all
+
+
+def silent(_done: int, _whole: int) -> None:
+    """Nobody listens."""
+
+
+class Embeds(Protocol):
+    """What turns faces into features: an `Embedder`, or anything with a card and such a method."""
+
+    @property
+    def card(self) -> Card:
+        """What faces it wants, and what its features are of."""
+
+    def embed(self, faces: NDArray[np.uint8], /) -> NDArray[np.float32]:
+        """Features (N, D) of faces (N, H, W, 3) uint8 RGB."""
+
+
+class NoneUsable(DataFormatError):
+    """None of some images has a feature."""
+
+
+class Gathered(NamedTuple):
+    """Features of some images of a set, each once."""
+
+    features: NDArray[np.float32]
+    rows: dict[int, int]  # by the image's place in the set
+    unreadable: dict[str, str]  # by its path
+
+
+def gather(
+    embedder: Embeds,
+    faces: FaceSet,
+    places: Iterable[int],
+    *,
+    missing: Missing = "fail",
+    piece: int = PIECE,
+    progress: Progress = silent,
+) -> Gathered:
+    """Embed some images of a set, `piece` at a time; one that cannot be read is an error (`fail`) or noted (`skip`)."""
+    wanted, crop = list(dict.fromkeys(places)), embedder.card.preprocessing.crop
+    features = np.zeros((0, 0), np.float32)
+    rows: dict[int, int] = {}
+    skipping = Skipping(missing)
+    for start in range(0, len(wanted), piece):
+        first, pixels = len(rows), list[Image]()
+        for place in wanted[start : start + piece]:
+            with skipping.reading(place):
+                pixels.append(read_face(faces, place, crop))
+                rows[place] = len(rows)
+        if pixels:
+            found = embedder.embed(np.stack(pixels))
+            _refuse_broken(found, [faces.paths[place] for place in islice(rows, first, None)])
+            if not first:  # room for all at once: to join pieces at the end would take the memory twice
+                features = np.empty((len(wanted), found.shape[1]), np.float32)
+            features[first : len(rows)] = found
+        progress(min(start + piece, len(wanted)), len(wanted))
+    refuse_none(rows, skipping.reasons)
+    return Gathered(features[: len(rows)], rows, skipping.reasons)
+
+
+def refuse_none(rows: Mapping[int, int], unreadable: Mapping[str, str]) -> None:
+    """Raise if none of the listed images has a feature."""
+    if not rows:
+        why = "; ".join(f"{path}: {reason}" for path, reason in list(unreadable.items())[:1])
+        raise NoneUsable(f"none of the listed images can be used ({why or 'none is there'}); nothing to score")
+
+
+def _refuse_broken(features: NDArray[np.float32], paths: Sequence[str]) -> None:
+    """Raise if a model's features are not finite: at once, not after hours of embedding."""
+    broken = np.flatnonzero(~np.isfinite(features).all(1))
+    if len(broken):
+        raise JobFailed(
+            f"{len(broken):,} of {len(features):,} features are not finite, such as that of {paths[broken[0]]}: "
+            "the model is broken, or its card has a wrong mean or scale"
+        )
 
 
 class Source(Protocol):
@@ -36,8 +133,8 @@ class Source(Protocol):
     def notes(self) -> tuple[str, ...]:
         """What a result has to say about the set."""
 
-    def gather(self, places: Iterable[int], /, *, skip: bool = False, progress: Progress = silent) -> Gathered:
-        """Features of some images; `skip` notes those that cannot be read, else they are errors."""
+    def gather(self, places: Iterable[int], /, *, missing: Missing = "fail", progress: Progress = silent) -> Gathered:
+        """FeatureStore of some images; those that cannot be read are errors (`fail`) or noted (`skip`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,16 +156,16 @@ class Fresh:
         """All images of the set."""
         return self.faces.paths
 
-    def gather(self, places: Iterable[int], /, *, skip: bool = False, progress: Progress = silent) -> Gathered:
+    def gather(self, places: Iterable[int], /, *, missing: Missing = "fail", progress: Progress = silent) -> Gathered:
         """Embed some images."""
-        return gather(self.embedder, self.faces, places, skip=skip, progress=progress)
+        return gather(self.embedder, self.faces, places, missing=missing, progress=progress)
 
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """Features that were made before; what could not be read then stands behind the others, without a feature."""
+    """FeatureStore that were made before; what could not be read then stands behind the others, without a feature."""
 
-    features: Features
+    features: FeatureStore
     notes: tuple[str, ...] = ()
 
     @property
@@ -86,42 +183,37 @@ class Stored:
         """All images of the set that was embedded."""
         return [*self.features.paths, *self.features.unreadable]
 
-    def gather(self, places: Iterable[int], /, *, skip: bool = False, progress: Progress = silent) -> Gathered:
+    def gather(self, places: Iterable[int], /, *, missing: Missing = "fail", progress: Progress = silent) -> Gathered:
         """Read the features of some images."""
         wanted = list(dict.fromkeys(places))
         kept = [place for place in wanted if place < len(self.features)]
-        unreadable = {
-            self.paths[place]: self.features.unreadable[self.paths[place]]
-            for place in wanted
-            if place >= len(self.features)
-        }
-        if unreadable and not skip:
-            path, why = next(iter(unreadable.items()))
-            raise UnreadableImage(
-                f'{path}: {why}; it was left out when the set was embedded: mend it and embed again, or missing="skip"'
-            )
+        skipping, why = Skipping(missing, ADVICE), self.features.unreadable
+        for place in wanted:
+            with skipping.reading(place):
+                if place >= len(self.features):
+                    raise UnreadableImage(self.paths[place], why[self.paths[place]])
         rows = {place: row for row, place in enumerate(kept)}
-        refuse_none(rows, unreadable)
+        refuse_none(rows, skipping.reasons)
         found = np.asarray(self.features.rows[np.array(kept)], np.float32)
         broken = np.flatnonzero(~np.isfinite(found).all(1))
         if len(broken):
             path = self.features.paths[kept[broken[0]]]
-            raise DataFormatError(f"the feature of {path} is not finite; embed the set again")
+            raise BadFeature("image", f"the feature of {path} is not finite; embed the set again")
         progress(len(wanted), len(wanted))
-        return Gathered(found, rows, unreadable)
+        return Gathered(found, rows, skipping.reasons)
 
 
-def open_source(given: Embeds | Features, root: Path | None) -> Source:
+def open_source(given: Embeds | FeatureStore, root: Path | None) -> Source:
     """A model with the set of faces at `root`, which must be as its card wants them; or stored features.
 
-    Features need no faces; those of a set at `root` with another alignment than theirs are refused.
+    FeatureStore need no faces; those of a set at `root` with another alignment than theirs are refused.
     """
-    if isinstance(given, Features):
+    if isinstance(given, FeatureStore):
         if root is not None:
             _require_kin(root, given.card)
         return Stored(given)
     if root is None:
-        raise ValueError("a model without faces; name the set of aligned ones, or give stored features instead")
+        raise UserError("a model without faces; name the set of aligned ones, or give stored features instead")
     faces = open_set(root)
     note = require_faces(root, faces, given.card.preprocessing.alignment)
     return Fresh(root.name, given, faces, (note,) if note else ())
@@ -140,3 +232,154 @@ def _require_kin(root: Path, card: Card) -> None:
             f"{root}: faces aligned to template {made.template}, crop {made.crop}; the features are of template "
             f"{wanted.template}, crop {wanted.crop}: name the set that was embedded, or its lists alone"
         )
+
+
+@dataclass(frozen=True, eq=False)
+class WholeSet:
+    """FeatureStore (N, D) of a set's images, not normalised, with their paths and people."""
+
+    data: str  # its name
+    features: NDArray[np.float32]
+    labels: Ints  # (N,): places in `people`
+    people: list[str]
+    paths: list[str]
+    card: Card
+    unreadable: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def gathered(self) -> Gathered:
+        """The features as the judge of pairs takes them."""
+        return Gathered(self.features, {place: place for place in range(len(self.paths))}, self.unreadable)
+
+
+def embed_whole(
+    source: Embeds | FeatureStore,
+    data: str | Path | None = None,
+    *,
+    missing: Missing = "fail",
+    progress: Progress = silent,
+) -> WholeSet:
+    """The features of a set of aligned faces; with stored `FeatureStore`, `data` is not needed and nothing is embedded.
+
+    An image that cannot be read is an error (`fail`) or noted (`skip`).
+    """
+    if isinstance(source, FeatureStore):
+        require_finite(source)
+        name = Path(source.manifests[0].source).name if source.manifests else "features"
+        rows = np.asarray(source.rows[0 : len(source)])
+        return WholeSet(
+            name, rows, source.labels, list(source.people), list(source.paths), source.card, source.unreadable
+        )
+    if data is None:
+        raise UserError("no set of faces is named; wanted a folder with a folder for each person, or a feature store")
+    root = Path(data)
+    faces = open_set(root)
+    note = require_faces(root, faces, source.card.preprocessing.alignment)
+    gathered = gather(source, faces, range(len(faces.paths)), missing=missing, progress=progress)
+    places = np.array(list(gathered.rows), dtype=np.int64)
+    return WholeSet(
+        data=root.name,
+        features=gathered.features,
+        labels=np.asarray(faces.labels)[places],
+        people=list(faces.people),
+        paths=[faces.paths[place] for place in places.tolist()],
+        card=source.card,
+        unreadable=gathered.unreadable,
+        notes=(note,) if note else (),
+    )
+
+
+def find_images(names: Iterable[str], paths: Sequence[str], *, anywhere: bool = False) -> dict[str, int]:
+    """The places of listed images among paths, as far as they are there, whatever the suffix.
+
+    A list may say `.jpg` where a face is `.png`; `anywhere`: and `5.jpg` where it is `loose_crop/5.png`. A name that
+    may be two images is an error, and so are two names for one.
+    """
+    exact = {path: place for place, path in enumerate(paths)}
+    alike: dict[str, list[int]] = {}
+    for path, place in exact.items():
+        alike.setdefault(_key(path, anywhere=anywhere), []).append(place)
+    found: dict[str, int] = {}
+    owners: dict[int, str] = {}
+    for name in names:
+        places = [exact[name]] if name in exact else alike.get(_key(name, anywhere=anywhere), [])
+        if anywhere:
+            places = [place for place in places if f"/{_bare(paths[place])}".endswith(f"/{_bare(name)}")]
+        if len(places) > 1:
+            raise DataFormatError(f"{name} may be {' and '.join(paths[place] for place in places)}; keep one of them")
+        for place in places:
+            found[name] = place
+            if owners.setdefault(place, name) != name:
+                raise DataFormatError(f"{paths[place]} may be {owners[place]} and {name}; wanted one of each")
+    return found
+
+
+def _key(path: str, *, anywhere: bool) -> str:
+    bare = _bare(path)
+    return bare.rpartition("/")[2] if anywhere else bare
+
+
+def _bare(path: str) -> str:
+    """A path without its suffix."""
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}{name.rpartition('.')[0] or name}"
+
+
+def open_listed(features: PathLike | Sequence[PathLike], images: Sequence[MegaFaceImage], listed: PathLike) -> Features:
+    """Features (N, D) of the images of a list, in its order, mapped and not read.
+
+    They are in a `.npy` or a devkit's `.bin` in that order already; or in folders that `embed` wrote, one for each
+    model, where images are found by their names, whatever the suffix. Several models' are joined.
+    """
+    paths = [Path(features)] if isinstance(features, str | Path) else [Path(path) for path in features]
+    if len(paths) == 1 and not paths[0].is_dir():
+        return _in_order_already(paths[0], len(images), listed)
+    files = [path for path in paths if not path.is_dir()]
+    if files:
+        raise DataFormatError(f"{files[0]}: no folder; features of several models are joined from folders of embed")
+    stored = open_stored(paths)
+    order = _places(images, stored, " and ".join(map(str, paths)), listed)
+    rows = stored.rows if np.array_equal(order, np.arange(len(stored))) else RowsInOrder(stored.rows, order)
+    return cast(Features, rows)  # sliced and indexed as an array is, and that is all that is done with it
+
+
+def open_stored(folders: Sequence[PathLike]) -> FeatureStore:
+    """The features of a set that `embed` wrote, or those of several models joined; errors name the folders."""
+    for folder in folders:
+        if Path(folder).is_dir() and not holds_features(folder):
+            raise DataFormatError(
+                f"{folder}: no features here; if it holds aligned faces, make them with sphereface embed {folder} "
+                "FEATURES --model FILE, and name FEATURES instead"
+            )
+    parts = [open_features(folder) for folder in folders]
+    if len(parts) == 1:
+        return parts[0]
+    try:
+        return join_features(parts)
+    except ValueError as error:
+        raise DataFormatError(f"{' and '.join(map(str, folders))}: {error}") from error
+
+
+def _in_order_already(path: Path, count: int, listed: PathLike) -> Features:
+    features = map_features(path)
+    if len(features) != count:
+        raise DataFormatError(f"{path}: {len(features):,} features; wanted {count:,}, one for each image of {listed}")
+    return features
+
+
+def _places(images: Sequence[MegaFaceImage], stored: FeatureStore, where: str, listed: PathLike) -> Places:
+    """The row of each listed image, each of which must be there."""
+    names = [image.path for image in images]
+    try:
+        found = find_images(names, stored.paths)
+    except DataFormatError as error:
+        raise DataFormatError(f"{where}: {error}") from error
+    absent = [name for name in names if name not in found]
+    if absent:
+        why = stored.unreadable.get(absent[0], "not in the set that was embedded")
+        raise DataFormatError(
+            f"{where}: {len(absent):,} of {len(names):,} images of {listed} have no features, such as {absent[0]} "
+            f"({why}); align with --misses centre and embed again"
+        )
+    return np.array([found[name] for name in names], dtype=np.int64)

@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sphereface.data.attributes import Attributes
-from sphereface.data.canvas import Image
-from sphereface.data.synthetic import SyntheticPeople
-from sphereface.data.writing import Progress
+from sphereface.data.files.writing import Progress
+from sphereface.data.lists.attributes import Attributes
+from sphereface.data.synthetic.canvas import Image
+from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.embed.embedder import Embedder
-from sphereface.evaluation.group_report import GroupReport
-from sphereface.evaluation.groups import WHICH, groups_of_set
-from sphereface.evaluation.whole import WholeSet
+from sphereface.errors import UserError
+from sphereface.evaluation.groups.compare import WHICH, groups_of_set
+from sphereface.evaluation.groups.result import GroupReport
+from sphereface.evaluation.sources import WholeSet
 from sphereface.experiments.openset import DISTRACTORS, TEST
 from sphereface.experiments.two_looks import LOOKS, dressed, every_other_family
 from sphereface.metrics.group_rates import HALF, Which
@@ -99,7 +100,7 @@ def try_crowds(
     """Test a network on so many crowds of new people, none of whom is in another crowd or in the experiment's test."""
     first = TEST + people
     if first + crowds * people > DISTRACTORS:
-        raise ValueError(f"{crowds} crowds of {people} people; only {DISTRACTORS - first:,} are left to draw from")
+        raise UserError(f"{crowds} crowds of {people} people; only {DISTRACTORS - first:,} are left to draw from")
     population, blue = SyntheticPeople(seed=seed), every_other_family(people)
     done = []
     for crowd in range(crowds):

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sphereface.data.synthetic import VERSION, SyntheticPeople
+from sphereface.data.synthetic.people import VERSION, SyntheticPeople
+from sphereface.experiments.loop import Step, extract
 from sphereface.experiments.openset import (
     CONTENDERS,
     FAR,
@@ -28,9 +29,8 @@ from sphereface.experiments.openset import (
 from sphereface.metrics import roc
 from sphereface.reports import figures
 from sphereface.reports.html import Report
-from sphereface.training.loop import Step, extract
 
-SPHERE_PEOPLE, SPHERE_PHOTOS = 6, 100
+SPHERE_PEOPLE = 6
 
 Task = Callable[[int], None]
 Begin = Callable[[str, int], Task]  # (what, of how much) -> somebody who hears how far it is
@@ -114,14 +114,10 @@ def _listen(hear: Task, losses: list[float]) -> Callable[[Step], None]:
 
 def _spheres(found: Findings, folder: Path, workers: int, begin: Begin) -> None:
     """Features of three numbers, for six people: something to look at within the first minute."""
-    small = replace(found.scale, people=SPHERE_PEOPLE, photos=SPHERE_PHOTOS, steps=found.scale.sphere_steps)
-    faces = draw(
-        TRAIN,
-        SPHERE_PEOPLE,
-        SPHERE_PHOTOS,
-        workers=workers,
-        progress=begin("drawing six people", SPHERE_PEOPLE * SPHERE_PHOTOS),
-    )
+    scale = found.scale
+    small = replace(scale, people=SPHERE_PEOPLE, photos=scale.sphere_photos, steps=scale.sphere_steps)
+    hear = begin("drawing six people", small.people * small.photos)
+    faces = draw(TRAIN, small.people, small.photos, workers=workers, progress=hear)
     features: dict[str, NDArray[np.float32]] = {}
     for contender in CONTENDERS:
         hear = begin(f"3-D features: {contender.name}", small.steps)

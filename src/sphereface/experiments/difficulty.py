@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from sphereface.experiments.loop import extract
 from sphereface.experiments.openset import CONTENDERS, Scale, draw_sets, measure, train
-from sphereface.training.loop import extract
 
 
 class Difficulty(NamedTuple):

@@ -10,15 +10,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sphereface.data.synthetic import SyntheticPeople
-from sphereface.data.writing import Progress, silent
+from sphereface.data.files.writing import Progress, silent
+from sphereface.data.synthetic.people import SyntheticPeople
+from sphereface.errors import UserError
 from sphereface.evaluation import Verification, verify_folds
+from sphereface.experiments.loop import Budget, Step, extract, fit
 from sphereface.losses import Annealing, FaceLoss, create_loss
 from sphereface.metrics import AllPairs, angular_fisher_score, mate_ranks
 from sphereface.metrics.bootstrap import pair_weights
 from sphereface.models import create_model
+from sphereface.models.inputs import to_tensor
 from sphereface.models.spherefacenet import SphereFaceNet
-from sphereface.training.loop import Budget, Step, extract, fit, to_tensor
 
 FAR = 1e-2
 FOLDS = 10
@@ -44,6 +46,7 @@ class Scale:
     distractors: int = 1_000
     pairs: int = PAIRS
     steps: int = 1_200
+    sphere_photos: int = 100  # of each person whose features are drawn on a sphere
     sphere_steps: int = 120
 
     @property
@@ -136,7 +139,7 @@ def make_pairs(people: int, photos: int, *, pairs: int = PAIRS, folds: int = FOL
                 len(group) * photos * (photos - 1) // 2 if same else photos**2 * len(group) * (len(group) - 1) // 2
             )
             if wanted > available:
-                raise ValueError(
+                raise UserError(
                     f"{wanted} pairs from {len(group)} people with {photos} photos; there are only {available}"
                 )
             enough = len(chosen) + wanted

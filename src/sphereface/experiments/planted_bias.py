@@ -23,18 +23,19 @@ from numpy.typing import NDArray
 
 from sphereface import __version__
 from sphereface.contract import Card
+from sphereface.data.files.writing import Progress, new_folder
 from sphereface.data.manifest import Manifest, write_manifest
-from sphereface.data.synthetic import VERSION, SyntheticPeople
-from sphereface.data.writing import Progress, new_folder
+from sphereface.data.synthetic.people import VERSION, SyntheticPeople
 from sphereface.embed.embedder import Embedder
-from sphereface.evaluation.groups import Finding, GroupReport, evaluate_groups
+from sphereface.evaluation.groups.compare import Finding, GroupReport, evaluate_groups
 from sphereface.experiments.accusations import LEVEL, Accusations, named_at, try_crowds
+from sphereface.experiments.loop import Step
 from sphereface.experiments.openset import NET, TEST, TRAIN, Contender, Faces, Scale, train
 from sphereface.experiments.two_looks import LOOKS, dressed, every_other_family
 from sphereface.faces.images import encode_png
 from sphereface.metrics.group_rates import ERROR
 from sphereface.models import save_model
-from sphereface.training.loop import Step, to_tensor
+from sphereface.models.inputs import to_tensor
 
 LOSS = Contender("a_softmax", m=4)
 POWER = 0.9
@@ -68,7 +69,7 @@ class Plan:
 
 FULL = Plan()
 QUICK = Plan(
-    people=16, photos=6, starved=4, steps=10, test_people=48, test_photos=3, far=0.05, seeds=(0,), crowds=2, rounds=100
+    people=8, photos=3, starved=4, steps=2, test_people=40, test_photos=2, far=0.05, seeds=(0,), crowds=2, rounds=20
 )
 
 

@@ -1,7 +1,7 @@
 """The page results/planted-bias.md."""
 
-from sphereface.data.synthetic import VERSION
-from sphereface.evaluation.groups import WHICH
+from sphereface.data.synthetic.people import VERSION
+from sphereface.evaluation.groups.compare import WHICH
 from sphereface.experiments.accusations import named_at
 from sphereface.experiments.openset import NET
 from sphereface.experiments.planted_bias import COMMAND, LEVELS, LOSS, POWER, Planted, Run

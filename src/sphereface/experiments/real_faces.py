@@ -17,21 +17,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sphereface.data.aligning import Job, align_folder
-from sphereface.data.formats import open_set
+from sphereface.data.aligning.run import Job, align_folder
+from sphereface.data.files.workers import mapping
+from sphereface.data.formats.sets import open_set
+from sphereface.data.lists.pairs import read_pairs
 from sphereface.data.manifest import require_faces
-from sphereface.data.pairs import read_pairs
 from sphereface.data.people import FaceSet, PeopleFolder
-from sphereface.data.workers import mapping
+from sphereface.data.reading import read_face
 from sphereface.errors import JobFailed
 from sphereface.evaluation import verify_held_out
+from sphereface.experiments.loop import extract
 from sphereface.loading import without
-from sphereface.loading.scan import read_face
 from sphereface.metrics import AllPairs, Paired, PeopleBootstrap, paired_difference
 from sphereface.metrics.bootstrap import pair_weights
 from sphereface.models import load_model
+from sphereface.models.inputs import to_tensor
 from sphereface.training.config import TrainConfig
-from sphereface.training.loop import extract, to_tensor
 from sphereface.training.recipes import small
 from sphereface.training.run import MODEL, is_finished, train
 from sphereface.training.setting import Place

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from sphereface.data.synthetic import VERSION
+from sphereface.data.synthetic.people import VERSION
+from sphereface.experiments.loop import extract
 from sphereface.experiments.openset import (
     CONTENDERS,
     FAR,
@@ -20,7 +21,6 @@ from sphereface.experiments.openset import (
 )
 from sphereface.experiments.tables import difference_text, mean_and_each
 from sphereface.metrics import AllPairs, Paired, PeopleBootstrap, paired_difference
-from sphereface.training.loop import extract
 
 SEEDS = (0, 1, 2)
 STATISTICS = ("accuracy", "tar", "fisher")

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from sphereface.data.canvas import Image
+from sphereface.data.synthetic.canvas import Image
 
 LOOKS = ("red", "blue")
 FAMILY = 4  # every fourth person resembles the one before: relatives are of one look

@@ -1,15 +1,15 @@
 """What a detector found in a photo, and which of it to take."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sphereface.choices import WhichFace
+from sphereface.errors import UserError
 from sphereface.faces.images import Image
 
 Floats = NDArray[np.float32]
-Choice = Literal["centre", "largest", "all"]
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class Detections:
 
     @classmethod
     def none(cls) -> "Detections":
-        """What a detector finds in a photo of a wall."""
+        """An empty result."""
         empty = np.zeros((0, 4), np.float32)
         return cls(empty, empty[:, 0], np.zeros((0, 5, 2), np.float32))
 
 
-def choose(found: Detections, photo: Image, which: Choice = "centre") -> Detections:
+def choose(found: Detections, photo: Image, which: WhichFace = "centre") -> Detections:
     """The face nearest the photo's centre (the paper's rule), the largest, or all of them."""
     if which == "all" or len(found) == 0:
         return found
@@ -48,5 +48,5 @@ def choose(found: Detections, photo: Image, which: Choice = "centre") -> Detecti
         height, width = photo.shape[:2]
         best = np.argmin((x1 + x2 - width) ** 2 + (y1 + y2 - height) ** 2)
     else:
-        raise ValueError(f"unknown choice {which!r}; choose one of centre, largest, all")
+        raise UserError(f"unknown choice {which!r}; choose one of centre, largest, all")
     return found[best : best + 1]  # a slice keeps the first axis

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from sphereface.errors import UserError
 from sphereface.faces.detections import Detections
 from sphereface.faces.images import Image
 from sphereface.faces.mtcnn import MTCNN, Preset
@@ -29,11 +30,11 @@ class Detector:
         threads: int | None = None,
     ) -> None:
         if name not in NAMES:
-            raise ValueError(f"unknown detector {name!r}; choose one of {', '.join(NAMES)}")
+            raise UserError(f"unknown detector {name!r}; choose one of {', '.join(NAMES)}")
         if name == "yunet" and model is None:
-            raise ValueError("the detector yunet wants its model file: model=face_detection_yunet_2023mar.onnx")
+            raise UserError("the detector yunet wants its model file: model=face_detection_yunet_2023mar.onnx")
         if name == "mtcnn" and model is not None:
-            raise ValueError(f"the detector mtcnn has its own weights; model is {str(model)!r}, wanted for yunet only")
+            raise UserError(f"the detector mtcnn has its own weights; model is {str(model)!r}, wanted for yunet only")
         self.name = name
         self._detector: MTCNN | YuNet = (
             MTCNN(preset, threads=threads) if model is None else YuNet(model, threads=threads)

@@ -24,14 +24,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from sphereface.errors import ModelFileError
+from sphereface.errors import ModelFileError, UserError
 from sphereface.faces.detections import Detections, Floats
-from sphereface.faces.images import Image
+from sphereface.faces.images import Image, require_photo
 from sphereface.graphs import for_onnxruntime
 
 CELL, STRIDE = 12, 2  # what one P-Net output sees, and how far the next one lies
 MEAN, SCALE = 127.5, 128.0
-PIXELS = 1 << 20  # of a pyramid level that P-Net sees at once; bounds memory at some 100 MB
+PIXELS = 1 << 20  # of a pyramid level in one call of P-Net: some 100 MB
 BATCH = 16  # photos
 CROPS = 256
 SHA256 = {
@@ -51,7 +51,7 @@ class Preset:
 
     def __post_init__(self) -> None:
         if self.min_face < CELL or not 0 < self.factor < 1:
-            raise ValueError(
+            raise UserError(
                 f"min_face is {self.min_face} and factor {self.factor}; wanted {CELL} or more, and between 0 and 1"
             )
 
@@ -74,15 +74,16 @@ class Candidates(NamedTuple):
 
 
 class MTCNN:
-    """The cascade. `threads` is how many cores it may use (None: all)."""
+    """The cascade. `threads` is how many cores it may use (None: all), `pixels` the share of a level in one call."""
 
-    def __init__(self, preset: str | Preset = "paper", *, threads: int | None = None) -> None:
+    def __init__(self, preset: str | Preset = "paper", *, threads: int | None = None, pixels: int = PIXELS) -> None:
         if isinstance(preset, str):
             if preset not in PRESETS:
-                raise ValueError(f"unknown preset {preset!r}; choose one of {', '.join(PRESETS)}")
+                raise UserError(f"unknown preset {preset!r}; choose one of {', '.join(PRESETS)}")
             preset = PRESETS[preset]
         self.preset = preset
         self.threads = threads or os.cpu_count() or 1
+        self.pixels = pixels
 
     def detect(self, photo: Image) -> Detections:
         """The faces of one photo (H, W, 3) uint8 RGB."""
@@ -94,11 +95,10 @@ class MTCNN:
         Several batches run beside each other, each on one core; a single one uses all cores itself.
         """
         for photo in photos:
-            if photo.dtype != np.uint8 or photo.ndim != 3 or photo.shape[2] != 3:
-                raise ValueError(f"a photo of {photo.dtype} {photo.shape}; wanted uint8 (H, W, 3), RGB")
+            require_photo(photo)
         found = [Detections.none()] * len(photos)
         batches = list(self._batches(photos))
-        cascade = Cascade(self.preset, threads=1 if len(batches) > 1 else self.threads)
+        cascade = Cascade(self.preset, threads=1 if len(batches) > 1 else self.threads, pixels=self.pixels)
 
         def run(batch: list[int]) -> list[Detections]:
             return cascade.run([photos[place] for place in batch])
@@ -115,7 +115,7 @@ class MTCNN:
         for place, photo in enumerate(photos):
             sizes[photo.shape].append(place)
         for (height, width, _), places in sizes.items():
-            fit = int(PIXELS * (self.preset.min_face / CELL) ** 2 / (height * width)) if height and width else 1
+            fit = int(self.pixels * (self.preset.min_face / CELL) ** 2 / (height * width)) if height and width else 1
             each = max(1, min(fit, BATCH, math.ceil(len(places) / self.threads)))
             for start in range(0, len(places), each):
                 yield places[start : start + each]
@@ -124,8 +124,8 @@ class MTCNN:
 class Cascade:
     """The three stages over photos of one size."""
 
-    def __init__(self, preset: Preset, *, threads: int) -> None:
-        self.preset = preset
+    def __init__(self, preset: Preset, *, threads: int, pixels: int = PIXELS) -> None:
+        self.preset, self.pixels = preset, pixels
         self.pnet, self.rnet, self.onet = (network(name, threads) for name in SHA256)
 
     def run(self, photos: Sequence[Image]) -> list[Detections]:
@@ -146,7 +146,7 @@ class Cascade:
         rows = []
         for number, (w, h) in enumerate(pyramid(width, height, self.preset)):
             level = np.stack([shrink(photo, w, h) for photo in levels])
-            for start, end in strips(w, PIXELS // (len(levels) * h)):
+            for start, end in strips(w, self.pixels // (len(levels) * h)):
                 offsets, probabilities = self.pnet(level[:, start:end])
                 photo, i, j = np.nonzero(probabilities[..., 1] >= self.preset.thresholds[0])
                 cells = np.stack([i + start // STRIDE, j], axis=1) * STRIDE
@@ -201,7 +201,7 @@ class Network:
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         # Three pools whose threads wait in a loop take the cores from each other: half the speed of one thread.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        model = for_onnxruntime(weights(name))
+        model = for_onnxruntime(weights(name)).content
         self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         self.input = self.session.get_inputs()[0].name
         self.outputs = [output.shape[1:] for output in self.session.get_outputs()]

@@ -1,15 +1,13 @@
 """Five points to a face: the similarity that carries landmarks to a template, and the warp that follows it."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from sphereface.errors import ContractMismatch
-from sphereface.faces.images import Image
-
-Template = Literal["sphereface", "matlab"]
+from sphereface.errors import ContractMismatch, UserError
+from sphereface.faces.images import Image, require_photo
 
 # Left eye, right eye, nose, left and right corner of the mouth, as (x, y) in a crop 112 high and 96 wide.
 PRINTED = np.array([[30.2946, 51.6963], [65.5318, 51.5014], [48.0252, 71.7366], [33.5493, 92.3655], [62.7299, 92.2041]])
@@ -40,9 +38,9 @@ LEFT, RIGHT = 8, 104  # the columns of 112x112 that are 112x96
 def targets(template: str = "sphereface", crop: str = "112x96") -> NDArray[np.float64]:
     """Where the five points of a face lie in a crop, (5, 2)."""
     if template not in TEMPLATES:
-        raise ValueError(f"unknown template {template!r}; choose one of {', '.join(TEMPLATES)}")
+        raise UserError(f"unknown template {template!r}; choose one of {', '.join(TEMPLATES)}")
     if crop not in CROPS:
-        raise ValueError(f"unknown crop {crop!r}; choose one of {', '.join(CROPS)}")
+        raise UserError(f"unknown crop {crop!r}; choose one of {', '.join(CROPS)}")
     return TEMPLATES[template] * CROPS[crop].zoom + CROPS[crop].shift
 
 
@@ -56,14 +54,14 @@ def similarity(
     """
     source, target = np.asarray(source, np.float64), np.asarray(target, np.float64)
     if source.shape != target.shape or source.ndim != 2 or source.shape[1] != 2 or len(source) < 2:
-        raise ValueError(f"points {source.shape} to match with {target.shape}; wanted (N, 2) twice, N at least 2")
+        raise UserError(f"points {source.shape} to match with {target.shape}; wanted (N, 2) twice, N at least 2")
     if not (np.isfinite(source).all() and np.isfinite(target).all()):
-        raise ValueError("points with NaN or infinite coordinates; wanted finite ones")
+        raise UserError("points with NaN or infinite coordinates; wanted finite ones")
     from_mean, to_mean = source.mean(axis=0), target.mean(axis=0)
     x, y = source - from_mean, target - to_mean
     spread = (x**2).sum()
     if spread <= 1e-12 * max(1.0, float((from_mean**2).sum())):
-        raise ValueError("points that all lie in one place; wanted five different ones")
+        raise UserError("points that all lie in one place; wanted five different ones")
     u, s, v = np.linalg.svd(y.T @ x)
     signs = np.ones(2)
     if not reflect and np.linalg.det(u) * np.linalg.det(v) < 0:
@@ -84,11 +82,10 @@ def align(
 
     >>> face = align(photo, Detector().detect(photo).landmarks[0])
     """
-    if photo.dtype != np.uint8 or photo.ndim != 3 or photo.shape[2] != 3:
-        raise ValueError(f"a photo of {photo.dtype} {photo.shape}; wanted uint8 (H, W, 3), RGB")
+    require_photo(photo)
     landmarks = np.asarray(landmarks)
     if landmarks.shape != (5, 2):
-        raise ValueError(f"landmarks {landmarks.shape}; wanted (5, 2), one face")
+        raise UserError(f"landmarks {landmarks.shape}; wanted (5, 2), one face")
     matrix = similarity(landmarks, targets(template, crop))
     height, width, _, _ = CROPS[crop]
     if antialias:

@@ -11,7 +11,7 @@ import numpy as np
 
 from sphereface.errors import ModelFileError
 from sphereface.faces.detections import Detections
-from sphereface.faces.images import Image
+from sphereface.faces.images import Image, require_photo
 
 SCORE, OVERLAP, MOST = 0.9, 0.3, 5000  # the values of OpenCV's own sample
 
@@ -34,8 +34,11 @@ class YuNet:
 
     def detect(self, photo: Image) -> Detections:
         """The faces of one photo (H, W, 3) uint8 RGB."""
+        require_photo(photo)
+        if not photo.size:
+            return Detections.none()
         height, width = photo.shape[:2]
-        scale = min(1.0, self.longest / max(height, width, 1))
+        scale = min(1.0, self.longest / max(height, width))
         small = photo
         if scale < 1:
             size = max(1, round(width * scale)), max(1, round(height * scale))
@@ -47,7 +50,8 @@ class YuNet:
         rows = rows[np.argsort(-rows[:, 14], kind="stable")]
         back = np.array([width / small.shape[1], height / small.shape[0]], np.float32)
         boxes = np.concatenate([rows[:, :2] * back, (rows[:, :2] + rows[:, 2:4]) * back], axis=1)
-        return Detections(boxes, rows[:, 14], rows[:, 4:14].reshape(-1, 5, 2) * back)
+        shift = np.asarray((back - 1) / 2, np.float32)  # points are centres of pixels: (p + 1/2) back - 1/2
+        return Detections(boxes, rows[:, 14], rows[:, 4:14].reshape(-1, 5, 2) * back + shift)
 
     def detect_many(self, photos: Sequence[Image]) -> list[Detections]:
         """The faces of each photo."""

@@ -1,9 +1,10 @@
 """Batches for training: a scan before the start, samplers without state, worker processes, resuming in mid-epoch."""
 
-from sphereface.loading.loader import Batch, FaceLoader
+from sphereface.data.reading import Unreadable
+from sphereface.loading.loader import Batch, FaceLoader, Replaced
 from sphereface.loading.ready import ReadyFaces, prepare
 from sphereface.loading.samplers import PeoplePhotos, Sampler, Shuffled
-from sphereface.loading.scan import Scan, Unreadable, scan
+from sphereface.loading.scan import Scan, scan
 from sphereface.loading.subset import fingerprint, without
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "FaceLoader",
     "PeoplePhotos",
     "ReadyFaces",
+    "Replaced",
     "Sampler",
     "Scan",
     "Shuffled",

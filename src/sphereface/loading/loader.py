@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from itertools import islice, starmap
 from typing import Any, NamedTuple
 
 import cv2
@@ -10,11 +11,18 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from sphereface.errors import UnreadableImage
+from sphereface import parallel
+from sphereface.data.reading import NAMED, Skipping, Unreadable
+from sphereface.errors import Setting, UnreadableImage, UserError
 from sphereface.loading.ready import ReadyFaces
 from sphereface.loading.samplers import Sampler, mirrored, shard
-from sphereface.loading.scan import UNREADABLE, Unreadable, face_shape, unreadable_image
+from sphereface.loading.scan import face_shape
 from sphereface.loading.workers import START_METHOD, StartMethod, Workers
+
+ADVICE = (
+    "; it was readable when the run began: restore it and resume, or replace such faces with ",
+    Setting("missing", "skip"),
+)
 
 
 class Batch(NamedTuple):
@@ -23,6 +31,21 @@ class Batch(NamedTuple):
     step: int  # the first is 0
     images: Tensor  # (B, 3, H, W) uint8, channels last
     labels: Tensor  # (B,) int64
+
+
+class Replaced(NamedTuple):
+    """Places of batches that another face filled, for want of their own, and some of the files that broke."""
+
+    places: int = 0
+    files: tuple[Unreadable, ...] = ()
+
+    def __str__(self) -> str:
+        named = ", ".join(f"{path} ({reason})" for path, reason in self.files)
+        return f"{self.places:,} faces of batches were replaced by others: files broke since the start, such as {named}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the log says of it: nothing where nothing was replaced."""
+        return {"replaced": self.places, "broken_later": dict(self.files)} if self.places else {}
 
 
 class FaceLoader:
@@ -52,14 +75,12 @@ class FaceLoader:
         device: str | torch.device = "cpu",
     ) -> None:
         if sampler.count != len(faces):
-            raise ValueError(
-                f"the sampler draws from {sampler.count:,} faces; wanted the {len(faces):,} that are ready"
-            )
+            raise UserError(f"the sampler draws from {sampler.count:,} faces; wanted the {len(faces):,} that are ready")
         if start < 0 or steps < 0:
-            raise ValueError(f"start is {start}, steps is {steps}; wanted at least 0")
+            raise UserError(f"start is {start}, steps is {steps}; wanted at least 0")
         self.device = torch.device(device)
         if self.device.type == "cuda" and not torch.cuda.is_available():
-            raise ValueError(f"device is {device}; this torch sees no CUDA device: use cpu")
+            raise UserError(f"device is {device}; this torch sees no CUDA device: use cpu")
         self.faces, self.steps, self.step = faces, steps, start
         self.broken_later: dict[str, str] = {}  # path: reason
         self.replaced = 0
@@ -88,31 +109,30 @@ class FaceLoader:
             f"{name} was {state.get(name)!r}, is {here[name]!r}" for name in here if state.get(name) != here[name]
         ]
         if changed:
-            raise ValueError(
+            raise UserError(
                 f"the batches would not be those of the saved run: {'; '.join(changed)}; restore what changed "
                 "(an image that broke since stays in the order if `prepare` is given the saved scan)"
             )
         self.step = int(state["step"])
 
+    def replaced_in_all(self) -> Replaced:
+        """What was replaced so far in all processes, each of which calls this."""
+        told = parallel.gather_json([self.replaced, list(islice(self.broken_later.items(), NAMED))])
+        files = {path: reason for _, broken in told for path, reason in broken}
+        return Replaced(sum(places for places, _ in told), tuple(islice(starmap(Unreadable, files.items()), NAMED)))
+
     def _note(self, step: int, broken: tuple[Unreadable, ...], size: int) -> None:
-        if not broken:
-            return
-        path, reason = broken[0]
-        if self.faces.on_unreadable == "fail":
+        if broken and len(broken) == size:
+            path, reason = broken[0]
             raise UnreadableImage(
-                f"{path}: {reason}; it was readable when the run began: restore it and resume, "
-                "or have such faces replaced with on_unreadable='skip'"
-            )
-        if len(broken) == size:
-            raise UnreadableImage(
-                f"{path}: {reason}; so it is with all {size} faces of step {step}: bring back their disk and resume"
+                path, f"{reason}; so it is with all {size} faces of step {step}: bring back their disk and resume"
             )
         self.replaced += len(broken)
         self.broken_later.update(broken)
 
 
 class _Loaded(NamedTuple):
-    """A batch as a worker sends it; what broke travels as text, for torch would wrap an error in a traceback."""
+    """A batch as a worker sends it."""
 
     step: int
     pixels: Tensor  # (B, H, W, 3)
@@ -135,20 +155,18 @@ class _Batches(Dataset[_Loaded]):
     def __getitem__(self, step: int) -> _Loaded:
         chosen = shard(self.sampler.indices(step), self.rank, self.ranks).copy()
         pixels = torch.empty((len(chosen), *face_shape(self.faces.crop)), dtype=torch.uint8)
-        rows, broken = pixels.numpy(), {}
+        rows, skipping = pixels.numpy(), Skipping(self.faces.missing, ADVICE)
         for place, index in enumerate(chosen):
-            try:
+            with skipping.reading(place):
                 self.faces.read_into(int(index), rows[place])
-            except UNREADABLE as error:
-                broken[place] = unreadable_image(self.faces.images, int(index), error)
-        for place, stand_in in _stand_ins(set(broken), len(chosen)).items():
+        for place, stand_in in _stand_ins(set(skipping.unreadable), len(chosen)).items():
             rows[place], chosen[place] = rows[stand_in], chosen[stand_in]
         if self.mirror:
             flips = shard(mirrored(self.sampler.seed, step, self.sampler.batch), self.rank, self.ranks)
             for place in np.flatnonzero(flips).tolist():
                 rows[place] = cv2.flip(rows[place], 1)
         labels = torch.from_numpy(self.faces.labels[chosen])
-        return _Loaded(step, pixels, labels, tuple(broken.values()))
+        return _Loaded(step, pixels, labels, tuple(skipping.unreadable.values()))
 
 
 def _stand_ins(broken: set[int], size: int) -> dict[int, int]:

@@ -2,22 +2,22 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sphereface.choices import Missing
 from sphereface.data.people import FaceSet
-from sphereface.errors import UnreadableImage
-from sphereface.loading.scan import Scan, Unreadable, face_shape, read_face, scan
+from sphereface.data.reading import Unreadable, read_face, refusal, require_missing
+from sphereface.errors import Setting, UserError
+from sphereface.loading.scan import Scan, face_shape, scan
 from sphereface.loading.subset import Subset, fingerprint, without
 from sphereface.loading.workers import START_METHOD, StartMethod
 
-OnUnreadable = Literal["fail", "skip"]
 CACHE_BYTES = 2_000_000_000  # about 62,000 faces of 112x96
-NAMED = 3  # how many unreadable images an error lists
+ADVICE = ("mend or remove them, or leave them out with ", Setting("missing", "skip"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class ReadyFaces:
 
     images: Subset  # those that take part
     crop: str
-    on_unreadable: OnUnreadable
+    missing: Missing
     scan: Scan  # what decided about them
     not_found: tuple[str, ...]  # excluded names that nothing answered to
     fingerprint: str  # of those that take part
@@ -82,7 +82,7 @@ def prepare(
     faces: FaceSet,
     *,
     crop: str = "112x96",
-    on_unreadable: OnUnreadable = "fail",
+    missing: Missing = "fail",
     exclude: Collection[str] = frozenset(),
     cache_bytes: int = CACHE_BYTES,
     workers: int = 0,
@@ -94,12 +94,12 @@ def prepare(
 
     `exclude` names people or paths that take no part. Faces stay in memory where all of them fit `cache_bytes`; 0 keeps
     none. `known` is the scan of an earlier run on the same set: it decides again who takes part, so that a resumed run
-    sees the same batches, and nothing is read but what the memory wants.
+    sees the same batches, and nothing is read but what the memory wants. Of several processes each calls this: without
+    that memory each reads its share of the images, and the same faces take part in all of them.
 
     >>> faces = prepare(PeopleFolder("faces/train"), workers=2)
     """
-    if on_unreadable not in ("fail", "skip"):
-        raise ValueError(f"on_unreadable is {on_unreadable!r}; choose 'fail' or 'skip'")
+    require_missing(missing)
     chosen, not_found = without(faces, exclude)
     if known is not None:
         _check_same_set(known, chosen)
@@ -108,35 +108,26 @@ def prepare(
     found = known
     if found is None or pixels is not None:
         into = None if pixels is None else pixels.numpy()
-        found = scan(chosen, crop=crop, into=into, workers=workers, start_method=start_method, progress=progress)
+        found = scan(
+            chosen, crop=crop, into=into, workers=workers, start_method=start_method, together=True, progress=progress
+        )
     decided = known or found
-    if on_unreadable == "fail" and (found.unreadable or decided.unreadable):
-        raise UnreadableImage(_refusal(found.unreadable or decided.unreadable, found.count))
+    if missing == "fail" and (found.unreadable or decided.unreadable):
+        raise refusal(found.unreadable or decided.unreadable, f"{found.count:,} images", *ADVICE)
     images = chosen.keep(_readable(decided, chosen))
     if not len(images.rows):
-        raise UnreadableImage(_refusal(decided.unreadable, decided.count))
-    return ReadyFaces(
-        images, crop, on_unreadable, decided, not_found, fingerprint(images), pixels, _readable(found, chosen)
-    )
+        raise refusal(decided.unreadable, f"{decided.count:,} images", *ADVICE)
+    return ReadyFaces(images, crop, missing, decided, not_found, fingerprint(images), pixels, _readable(found, chosen))
 
 
 def _readable(scan: Scan, images: Subset) -> NDArray[np.bool_]:
     bad = {image.path for image in scan.unreadable}
-    return np.array([path not in bad for path in images.paths])
+    return np.array([path not in bad for path in images.paths]) if bad else np.ones(len(images.rows), np.bool_)
 
 
 def _check_same_set(known: Scan, images: Subset) -> None:
     if known.fingerprint != fingerprint(images):
-        raise ValueError(
+        raise UserError(
             f"the known scan is of another set ({known.count:,} images, here {len(images.rows):,}, or other names); "
             "leave it out to scan again"
         )
-
-
-def _refusal(unreadable: tuple[Unreadable, ...], count: int) -> str:
-    first = ", ".join(f"{path} ({reason})" for path, reason in unreadable[:NAMED])
-    more = f" and {len(unreadable) - NAMED:,} more" if len(unreadable) > NAMED else ""
-    return (
-        f"{len(unreadable):,} of {count:,} images cannot be read: {first}{more}; "
-        "mend or remove them, or leave them out with on_unreadable='skip'"
-    )

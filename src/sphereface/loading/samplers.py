@@ -12,6 +12,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sphereface.errors import UserError
+
 ORDER, PEOPLE, PHOTOS, MIRROR = range(4)  # what random numbers are for; each purpose has a stream of its own
 Row = TypeVar("Row", bound=np.generic)
 
@@ -86,7 +88,7 @@ class PeoplePhotos:
         self._starts = np.cumsum(self._counts) - self._counts
         self._able = np.flatnonzero(self._counts >= least)
         if len(self._able) < people:
-            raise ValueError(
+            raise UserError(
                 f"people is {people}, but only {len(self._able)} have {least} photos or more; ask for fewer a batch"
             )
 
@@ -123,9 +125,9 @@ def shard(batch: NDArray[Row], rank: int, ranks: int) -> NDArray[Row]:
     The shares are of one size, so that an average over ranks is the average over the batch.
     """
     if not 0 <= rank < ranks:
-        raise ValueError(f"rank is {rank} of {ranks}; ranks count from 0")
+        raise UserError(f"rank is {rank} of {ranks}; ranks count from 0")
     if len(batch) % ranks:
-        raise ValueError(f"a batch of {len(batch)} cannot be shared evenly by {ranks} ranks; choose a multiple")
+        raise UserError(f"a batch of {len(batch)} cannot be shared evenly by {ranks} ranks; choose a multiple")
     size = len(batch) // ranks
     return batch[rank * size : (rank + 1) * size]
 
@@ -151,7 +153,7 @@ def _bits(purpose: int, seed: int, number: int, count: int) -> NDArray[np.uint64
 
 def _check(seed: int, **counts: int) -> None:
     if not 0 <= seed < 2**64:
-        raise ValueError(f"seed is {seed}; wanted 0 or more, below 2^64")
+        raise UserError(f"seed is {seed}; wanted 0 or more, below 2^64")
     for name, value in counts.items():
         if value < 1:
-            raise ValueError(f"{name} is {value}; wanted at least 1")
+            raise UserError(f"{name} is {value}; wanted at least 1")

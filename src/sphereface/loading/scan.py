@@ -11,22 +11,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from sphereface import parallel
 from sphereface.data.people import FaceSet
-from sphereface.errors import ContractMismatch, SphereFaceError
-from sphereface.faces.images import Image, decode
-from sphereface.faces.warp import CROPS, as_crop
+from sphereface.data.reading import Skipping, Unreadable, read_face
+from sphereface.errors import ContractMismatch, UserError
+from sphereface.faces.warp import CROPS
 from sphereface.loading.subset import fingerprint
 from sphereface.loading.workers import START_METHOD, StartMethod, Workers
 
-UNREADABLE = (SphereFaceError, OSError)  # what a set's `read` and the decoder raise for a bad image
 CHUNK = 64  # images that a worker looks at between two messages
-
-
-class Unreadable(NamedTuple):
-    """An image that cannot be read, and why."""
-
-    path: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -55,20 +48,8 @@ class Scan:
 def face_shape(crop: str) -> tuple[int, int, int]:
     """Height, width and colours of a crop's faces."""
     if crop not in CROPS:
-        raise ValueError(f"unknown crop {crop!r}; choose one of {', '.join(CROPS)}")
+        raise UserError(f"unknown crop {crop!r}; choose one of {', '.join(CROPS)}")
     return CROPS[crop].height, CROPS[crop].width, 3
-
-
-def read_face(faces: FaceSet, index: int, crop: str) -> Image:
-    """One face of a set, decoded and cut."""
-    path = faces.paths[index]
-    return as_crop(decode(faces.read(index), source=path), crop, source=path)
-
-
-def unreadable_image(faces: FaceSet, index: int, error: Exception) -> Unreadable:
-    """An image with what reading it raised; the reason does not name it again."""
-    path = faces.paths[index]
-    return Unreadable(path, str(error).split(f"{path}: ", 1)[-1])
 
 
 def scan(
@@ -78,51 +59,69 @@ def scan(
     into: NDArray[np.uint8] | None = None,
     workers: int = 0,
     start_method: StartMethod = START_METHOD,
+    chunk: int = CHUNK,
+    together: bool = False,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Scan:
-    """Decode every image once; `progress` hears how many are done, and `into` (N, H, W, 3) receives the faces.
+    """Decode every image once; `progress` hears how far it is, and `into` (N, H, W, 3) receives the faces.
 
     An unreadable image is noted. A readable one of the wrong size ends the scan with an error: where one photo is not
-    aligned, few are.
+    aligned, few are. Where every process of several calls it, `together`, each looks at its share of the images, or
+    with `into` at all of them, and all have the same result.
     """
-    chunks = _Chunks(faces, crop, keep=into is not None)
-    starts = range(0, chunks.count, CHUNK)
-    unreadable: list[Unreadable] = []
+    chunks = _Chunks(faces, crop, chunk, keep=into is not None)
+    starts = range(0, chunks.count, chunk)
+    if together and into is None:
+        starts = starts[parallel.rank() :: parallel.ranks()]
+    unreadable: dict[int, str] = {}
+    misfit = None
     with closing(Workers(workers, start_method).run(chunks, starts)) as looks:
-        for start, seen in zip(starts, looks, strict=True):
-            if seen.misfit is not None:
-                raise ContractMismatch(seen.misfit)
-            if into is not None and seen.pixels is not None:
-                into[start : start + CHUNK] = seen.pixels.numpy()
-            unreadable += seen.unreadable
-            progress(min(start + CHUNK, chunks.count))
-    return Scan(fingerprint(faces), chunks.count, tuple(unreadable))
+        try:
+            for start, seen in zip(starts, looks, strict=True):
+                if into is not None and seen.pixels is not None:
+                    into[start : start + chunk] = seen.pixels.numpy()
+                unreadable |= seen.unreadable
+                progress(min(start + chunk, chunks.count))
+        except ContractMismatch as error:
+            if not together:
+                raise
+            misfit = str(error)  # raised below, in all processes
+    if together:
+        unreadable = _agreed(unreadable, misfit)
+    found = tuple(Unreadable(faces.paths[place], unreadable[place]) for place in sorted(unreadable))
+    return Scan(fingerprint(faces), chunks.count, found)
+
+
+def _agreed(unreadable: Mapping[int, str], misfit: str | None) -> dict[int, str]:
+    """What all processes found unreadable; raises in each of them if any found a wrong size."""
+    found = parallel.gather_json([list(unreadable.items()), misfit])
+    for _, text in found:
+        if text is not None:
+            raise ContractMismatch(text)
+    return {place: reason for pairs, _ in reversed(found) for place, reason in pairs}
 
 
 class _Seen(NamedTuple):
-    """What a worker found in a chunk; errors travel as text, for torch would wrap them in a traceback."""
+    """What a worker found in a chunk."""
 
-    pixels: Tensor | None  # (up to CHUNK, H, W, 3)
-    unreadable: tuple[Unreadable, ...] = ()
-    misfit: str | None = None
+    pixels: Tensor | None  # (up to `chunk`, H, W, 3)
+    unreadable: dict[int, str]  # by the image's place in the set: why
 
 
 class _Chunks(Dataset[_Seen]):
-    """The images of a set, CHUNK at a time, each chunk named by its first image."""
+    """The images of a set, some at a time, each chunk named by its first image."""
 
-    def __init__(self, faces: FaceSet, crop: str, *, keep: bool) -> None:
-        self.faces, self.crop, self.keep = faces, crop, keep
+    def __init__(self, faces: FaceSet, crop: str, size: int, *, keep: bool) -> None:
+        self.faces, self.crop, self.size, self.keep = faces, crop, size, keep
         self.count = len(faces.labels)
 
     def __getitem__(self, start: int) -> _Seen:
-        images = range(start, min(start + CHUNK, self.count))
+        images = range(start, min(start + self.size, self.count))
         pixels = torch.zeros((len(images), *face_shape(self.crop)), dtype=torch.uint8)
-        rows, unreadable = pixels.numpy(), []
+        rows, skipping = pixels.numpy(), Skipping("skip")
         for place, image in enumerate(images):
-            try:
+            with skipping.reading(image):
                 rows[place] = read_face(self.faces, image, self.crop)
-            except ContractMismatch as misfit:
-                return _Seen(None, misfit=str(misfit))
-            except UNREADABLE as error:
-                unreadable.append(unreadable_image(self.faces, image, error))
-        return _Seen(pixels if self.keep else None, tuple(unreadable))
+        return _Seen(
+            pixels if self.keep else None, {image: reason for image, (_, reason) in skipping.unreadable.items()}
+        )

@@ -8,7 +8,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from sphereface.data.names import Names
 from sphereface.data.people import FaceSet
+from sphereface.errors import UserError
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +26,7 @@ class Subset:
     def paths(self) -> Sequence[str]:
         """What each image is called."""
         paths = self.faces.paths
-        return [paths[row] for row in self.rows]
+        return paths.at(self.rows) if isinstance(paths, Names) else [paths[row] for row in self.rows]
 
     def read(self, index: int) -> bytes:
         """The image's encoded bytes."""
@@ -49,7 +51,7 @@ def without(faces: FaceSet, names: Collection[str]) -> tuple[Subset, tuple[str, 
     image_stays = np.array([path not in unwanted for path in faces.paths])
     rows = np.flatnonzero(person_stays[labels] & image_stays)
     if not len(rows):
-        raise ValueError(f"nothing is left of {len(labels):,} images without those excluded; exclude fewer")
+        raise UserError(f"nothing is left of {len(labels):,} images without those excluded; exclude fewer")
     old, new = np.unique(labels[rows], return_inverse=True)
     unknown = unwanted.difference(faces.people, faces.paths)
     return Subset(faces, rows, [faces.people[label] for label in old], new.astype(np.int64)), tuple(sorted(unknown))

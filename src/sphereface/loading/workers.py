@@ -14,7 +14,7 @@ import cv2
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from sphereface.errors import JobFailed
+from sphereface.errors import JobFailed, UserError
 
 StartMethod = Literal["fork", "spawn"]
 START_METHOD: StartMethod = "fork" if sys.platform == "linux" else "spawn"  # elsewhere a fork is unsafe or unknown
@@ -40,14 +40,17 @@ class Workers:
 
     def __post_init__(self) -> None:
         if self.count < 0 or self.prefetch < 1:
-            raise ValueError(f"workers is {self.count}, prefetch is {self.prefetch}; wanted at least 0, and at least 1")
+            raise UserError(f"workers is {self.count}, prefetch is {self.prefetch}; wanted at least 0, and at least 1")
         if self.start_method not in ("fork", "spawn"):
-            raise ValueError(f"start_method is {self.start_method!r}; choose 'fork' or 'spawn'")
+            raise UserError(f"start_method is {self.start_method!r}; choose 'fork' or 'spawn'")
 
     def run(self, dataset: Dataset[Item], keys: Iterable[int], *, pin: bool = False) -> Generator[Item, None, None]:
-        """`dataset[key]` for each key, in order; the processes end with the iteration, finished, closed or dropped."""
+        """`dataset[key]` for each key, in order; the processes end with the iteration, finished, closed or dropped.
+
+        A `UserError` in a process is raised here as it is.
+        """
         loader = DataLoader(
-            dataset,
+            _OrError(dataset) if self.count else dataset,
             batch_size=None,  # an item is a whole batch already
             sampler=keys,
             num_workers=self.count,
@@ -62,16 +65,35 @@ class Workers:
             yield from loader
             return
         items = _without_torchs_alarm(loader)
-        while True:
-            try:
-                item = next(items)
-            except StopIteration:
-                return
-            except (RuntimeError, OSError, EOFError) as error:  # torch's word for it, or a pipe that broke
-                raise JobFailed(
-                    f"a process that loads faces ended ({error}); often memory ran out: use fewer workers, and resume"
-                ) from error
-            yield item
+        try:
+            while True:
+                try:
+                    item = next(items)
+                except StopIteration:
+                    return
+                except (RuntimeError, OSError, EOFError) as error:  # torch's word for it, or a pipe that broke
+                    raise JobFailed(
+                        f"a process that loads faces ended ({error}); often memory ran out: use fewer workers, and "
+                        "resume"
+                    ) from error
+                if isinstance(item, UserError):
+                    raise item
+                yield item
+        finally:
+            del items  # with it the processes end; an error that is raised here would keep it
+
+
+class _OrError(Dataset[Item | UserError]):
+    """A dataset whose errors of users are items: torch would wrap them in a traceback."""
+
+    def __init__(self, dataset: Dataset[Item]) -> None:
+        self.dataset = dataset
+
+    def __getitem__(self, key: int) -> Item | UserError:
+        try:
+            return self.dataset[key]
+        except UserError as error:
+            return error
 
 
 def _without_torchs_alarm(loader: DataLoader[Item]) -> Iterator[Item]:

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Unpack
 
+from sphereface.errors import UserError
 from sphereface.losses import margins
 from sphereface.losses.annealing import Annealing
 from sphereface.losses.base import FaceLoss
 from sphereface.losses.classifier import ASoftmax, Gradient, MarginSoftmax, Mode
 from sphereface.losses.euclidean import Center, Contrastive, Triplet
-from sphereface.losses.options import check_options
+from sphereface.losses.options import checked_options
 from sphereface.losses.successors import SphereFace2, SphereFacePlus, SphereFaceR
 
 __all__ = ["LOSSES", "MODES", "Annealing", "FaceLoss", "create_loss"]
@@ -63,14 +64,14 @@ def cosface(
 ) -> MarginSoftmax:
     """s (cos(theta) - m)."""
     if not 0 <= m <= 2:
-        raise ValueError(f"m is {m}; CosFace takes a margin on the cosine between 0 and 2")
+        raise UserError(f"m is {m}; CosFace takes a margin on the cosine between 0 and 2")
     return MarginSoftmax(features, classes, partial(margins.cosface, m=m), scale=scale, **mode)
 
 
 def arcface(features: int, classes: int, *, m: float = 0.5, scale: float = 64.0, **mode: Unpack[Mode]) -> MarginSoftmax:
     """s cos(theta + m)."""
     if not 0 <= m < math.pi:
-        raise ValueError(f"m is {m}; ArcFace takes a margin on the angle of at least 0 and below pi")
+        raise UserError(f"m is {m}; ArcFace takes a margin on the angle of at least 0 and below pi")
     return MarginSoftmax(features, classes, partial(margins.arcface, m=m), scale=scale, **mode)
 
 
@@ -107,9 +108,8 @@ def create_loss(name: str, features: int, classes: int, **options: Any) -> FaceL
     >>> loss = create_loss("a_softmax", 512, 10_572, m=4)
     """
     if name not in LOSSES:
-        raise ValueError(f"unknown loss {name!r}; choose one of {', '.join(LOSSES)}")
+        raise UserError(f"unknown loss {name!r}; choose one of {', '.join(LOSSES)}")
     if options.get("shard") is not None and "sharded" not in MODES[name]:
         able = ", ".join(loss for loss in LOSSES if "sharded" in MODES[loss])
-        raise ValueError(f"{name} cannot be sharded over processes: let each hold all of it, or choose one of {able}")
-    check_options(name, LOSSES[name], options)
-    return LOSSES[name](features, classes, **options)
+        raise UserError(f"{name} cannot be sharded over processes: let each hold all of it, or choose one of {able}")
+    return LOSSES[name](features, classes, **checked_options(name, LOSSES[name], options))

@@ -6,6 +6,8 @@ from numbers import Real
 import torch
 from torch import Tensor
 
+from sphereface.errors import UserError
+
 
 @dataclass(frozen=True)
 class Annealing:
@@ -24,7 +26,7 @@ class Annealing:
         for name in ("base", "gamma", "power", "minimum"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Real) or not float(value) >= 0:
-                raise ValueError(f"annealing {name} is {value!r}; it takes a number of at least 0")
+                raise UserError(f"annealing {name} is {value!r}; it takes a number of at least 0")
 
     def __call__(self, step: Tensor | int) -> Tensor:
         """Lambda at a step; step 1 is the first. A tensor in and out, so that a GPU need not wait for the host."""

@@ -1,7 +1,11 @@
 """What every loss does before it is a loss: check its input and choose its precision."""
 
+from numbers import Integral
+
 import torch
 from torch import Tensor, nn
+
+from sphereface.errors import UserError
 
 
 class FaceLoss(nn.Module):
@@ -11,8 +15,10 @@ class FaceLoss(nn.Module):
 
     def __init__(self, features: int, classes: int) -> None:
         super().__init__()
+        if not (is_integer(features) and is_integer(classes)):
+            raise UserError(f"a loss over {classes!r} classes of {features!r} features; it takes integers")
         if features < 1 or classes < 2:
-            raise ValueError(
+            raise UserError(
                 f"a loss over {classes} classes of {features} features; it takes at least 2 classes and 1 feature"
             )
         self.features, self.classes = features, classes
@@ -39,6 +45,11 @@ class FaceLoss(nn.Module):
         """Count one optimizer step, before its forward passes; from then on these no longer count themselves."""
 
 
+def is_integer(value: object) -> bool:
+    """Whether a value is an integer, of Python or of another library such as NumPy; True and 8.0 are none."""
+    return not isinstance(value, bool) and isinstance(value, Integral)
+
+
 def flush_short(features: Tensor, steepest: float) -> Tensor:
     """Count half-precision features as zero where they are so short that their gradient would not fit their type.
 
@@ -54,15 +65,15 @@ def flush_short(features: Tensor, steepest: float) -> Tensor:
 def check_batch(features: Tensor, labels: Tensor, width: int, classes: int) -> None:
     """Say what came and what was wanted if a batch does not fit a loss."""
     if features.ndim != 2 or features.shape[1] != width or len(features) == 0:
-        raise ValueError(f"features have shape {tuple(features.shape)}; wanted (B, {width}) with B >= 1")
+        raise UserError(f"features have shape {tuple(features.shape)}; wanted (B, {width}) with B >= 1")
     if not features.is_floating_point():
-        raise ValueError(f"features are {features.dtype}; wanted a floating-point type")
+        raise UserError(f"features are {features.dtype}; wanted a floating-point type")
     if labels.shape != features.shape[:1]:
-        raise ValueError(f"labels have shape {tuple(labels.shape)}; wanted ({len(features)},), one for each feature")
+        raise UserError(f"labels have shape {tuple(labels.shape)}; wanted ({len(features)},), one for each feature")
     if labels.dtype.is_floating_point or labels.dtype.is_complex or labels.dtype == torch.bool:
-        raise ValueError(f"labels are {labels.dtype}; wanted whole numbers, such as torch.int64")
+        raise UserError(f"labels are {labels.dtype}; wanted whole numbers, such as torch.int64")
     if labels.device != features.device:
-        raise ValueError(f"labels are on {labels.device}; wanted {features.device}, where the features are")
+        raise UserError(f"labels are on {labels.device}; wanted {features.device}, where the features are")
     low, high = torch.stack(labels.long().aminmax()).tolist()  # together: one wait for a GPU
     if low < 0 or high >= classes:
-        raise ValueError(f"labels run from {low} to {high}; wanted 0 to {classes - 1} for {classes} classes")
+        raise UserError(f"labels run from {low} to {high}; wanted 0 to {classes - 1} for {classes} classes")

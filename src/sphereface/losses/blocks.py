@@ -14,17 +14,25 @@ class ClassBlocks:
     Iterating yields (range of classes, products). The first pass computes them; the second finds them kept, and uses
     them up, so that their memory is free for the gradient that grows meanwhile. With a chunk nothing is kept and every
     pass computes them again; a block is then so small that `buffers` of them, the products and what a loss makes of
-    them at a time, hold no more than (B, chunk) numbers. A block is one piece of memory that stays in a CPU's cache
-    from its matrix product to its last use.
+    them at a time, hold no more than (B, chunk) numbers. A block is one piece of memory, of at most `most` classes; by
+    default it stays in a CPU's cache from its matrix product to its last use.
     """
 
     def __init__(
-        self, features: Tensor, weight: Tensor, *, normalize: bool, chunk: int | None, buffers: int, keep: bool
+        self,
+        features: Tensor,
+        weight: Tensor,
+        *,
+        normalize: bool,
+        chunk: int | None,
+        buffers: int,
+        keep: bool,
+        most: int | None = None,
     ) -> None:
         self.features, self.weight, self.normalize = features, weight, normalize
         self.inverse = features.new_empty(len(weight) if normalize else 0)  # 1 / |w|, filled on the first pass
         room = len(weight) if chunk is None else chunk // buffers
-        self.size = max(1, min(len(weight), room, block_size(features)))
+        self.size = max(1, min(len(weight), room, most or block_size(features)))
         self.samples = torch.arange(len(features), device=features.device)
         self.keep, self.kept, self.first = keep and chunk is None, dict[int, Tensor](), True
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sphereface import parallel
+from sphereface.errors import UserError
 from sphereface.geometry import check_m
 from sphereface.losses import margins, pairs
 from sphereface.losses.annealing import Annealing
@@ -47,10 +48,10 @@ class Classifier(FaceLoss):
     def __init__(self, features: int, classes: int, **mode: Unpack[Mode]) -> None:
         super().__init__(features, classes)
         chunk, sample = mode.get("chunk"), mode.get("sample")
-        if chunk is not None and (chunk < 1 or int(chunk) != chunk):
-            raise ValueError(f"chunk is {chunk}; it takes a number of classes of at least 1, or None")
+        if chunk is not None and chunk < 1:
+            raise UserError(f"chunk is {chunk}; it takes a number of classes of at least 1, or None")
         if sample is not None and not 0 < sample <= 1:
-            raise ValueError(f"sample is {sample}; it takes a fraction of the classes above 0 and up to 1, or None")
+            raise UserError(f"sample is {sample}; it takes a fraction of the classes above 0 and up to 1, or None")
         self.chunk, self.sample, self.shard = chunk, sample, mode.get("shard")
         self.rows = class_range(classes, *(self.shard or (0, 1)))
         self.weight = nn.Parameter(torch.empty(self.rows[1] - self.rows[0], features))
@@ -68,7 +69,7 @@ class Classifier(FaceLoss):
         if not self.sharded:
             return super().forward(features, labels)
         if self.shard != (parallel.rank(), parallel.ranks()):
-            raise ValueError(
+            raise UserError(
                 f"a loss for shard={self.shard} in process {parallel.rank()} of {parallel.ranks()}; "
                 "it takes shard=(parallel.rank(), parallel.ranks())"
             )
@@ -134,7 +135,7 @@ class MarginSoftmax(Classifier):
         self.normalize = normalize
         super().__init__(features, classes, **mode)
         if scale is not None and not scale > 0:
-            raise ValueError(f"scale is {scale}; it takes a length above 0")
+            raise UserError(f"scale is {scale}; it takes a length above 0")
         self.formula, self.scale, self.others = formula, scale, others
         self.steepest = 2 * scale if scale else FaceLoss.steepest
         self.bias = nn.Parameter(torch.zeros(len(self.weight))) if bias else None
@@ -179,9 +180,9 @@ class ASoftmax(MarginSoftmax):
     ) -> None:
         super().__init__(features, classes, normalize=normalize, **mode)
         if gradient not in ("exact", "caffe"):
-            raise ValueError(f"gradient is {gradient!r}; choose one of exact, caffe")
+            raise UserError(f"gradient is {gradient!r}; choose one of exact, caffe")
         if not isinstance(annealing, Annealing | None):
-            raise ValueError(f"annealing is {annealing!r}; wanted an Annealing or None")
+            raise UserError(f"annealing is {annealing!r}; wanted an Annealing or None")
         self.m, self.annealing, self.gradient = check_m(m), annealing, gradient
         if gradient == "caffe":
             margins.caffe_margin(m=self.m, lambda_=0.0)  # says at once which m it knows
@@ -221,7 +222,7 @@ def class_range(classes: int, rank: int, ranks: int) -> tuple[int, int]:
     [(0, 2), (2, 5)]
     """
     if not 0 <= rank < ranks:
-        raise ValueError(f"shard is ({rank}, {ranks}); it takes (rank, ranks), and ranks count from 0")
+        raise UserError(f"shard is ({rank}, {ranks}); it takes (rank, ranks), and ranks count from 0")
     return classes * rank // ranks, classes * (rank + 1) // ranks
 
 

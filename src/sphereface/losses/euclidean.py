@@ -5,6 +5,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
+from sphereface.errors import UserError
 from sphereface.losses import pairs
 from sphereface.losses.base import FaceLoss
 from sphereface.losses.classifier import MarginSoftmax, Mode
@@ -85,7 +86,7 @@ class Triplet(FaceLoss):
     ) -> None:
         super().__init__(features, classes)
         if mining not in ("hard", "semi-hard"):
-            raise ValueError(f"mining is {mining!r}; choose one of hard, semi-hard")
+            raise UserError(f"mining is {mining!r}; choose one of hard, semi-hard")
         self.margin, self.mining, self.normalize_features = margin, mining, normalize_features
 
     def compute(self, features: Tensor, labels: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from sphereface.errors import UserError
 from sphereface.geometry import psi
 
 
@@ -87,7 +88,7 @@ def caffe_margin(*, m: int, lambda_: Tensor | float) -> Margin:
     rule for x.
     """
     if m not in (1, 2, 3, 4):
-        raise ValueError(
+        raise UserError(
             f"m is {m}; the released layer, and so gradient='caffe', knows m = 1, 2, 3, 4; use gradient='exact'"
         )
 

@@ -8,7 +8,9 @@ from numbers import Real
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from sphereface.errors import UserError
 from sphereface.losses.annealing import Annealing
+from sphereface.losses.base import is_integer
 from sphereface.losses.classifier import Mode
 
 
@@ -20,18 +22,23 @@ def options_of(build: Callable[..., object]) -> dict[str, Any]:
     return {name: hints[name] for name in named if name != "mode"} | modes
 
 
-def check_options(loss: str, build: Callable[..., object], options: Mapping[str, Any]) -> None:
-    """Raise unless a loss has all these options, and each is of its type."""
+def checked_options(loss: str, build: Callable[..., object], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a loss with numbers as Python's own; one that it does not have, or of another type, is an error.
+
+    >>> checked_options("softmax", softmax, {"chunk": np.int64(8)})
+    {'chunk': 8}
+    """
     known = options_of(build)
     for name, value in options.items():
         if name not in known:
-            raise ValueError(f"{loss} has no option {name!r}; {nearest(name, known, 'it takes')}")
+            raise UserError(f"{loss} has no option {name!r}; {nearest(name, known, 'it takes')}")
         if not accepts(value, known[name]):
-            raise ValueError(f"{name} is {value!r}; {loss} takes {in_words(known[name])}")
+            raise UserError(f"{name} is {value!r}; {loss} takes {in_words(known[name])}")
+    return {name: plain(value) for name, value in options.items()}
 
 
 def accepts(value: object, kind: Any) -> bool:
-    """Whether a value is of a type, as people mean it: 4.0 is a whole number, and True is none."""
+    """Whether a value is of a type; a real number of any library counts as a float, 8.0 and True are no int."""
     match get_origin(kind) or kind:
         case origin if origin is Literal:
             return value in get_args(kind)
@@ -40,25 +47,34 @@ def accepts(value: object, kind: Any) -> bool:
         case origin if origin is tuple:
             kinds = get_args(kind)
             return isinstance(value, tuple | list) and len(value) == len(kinds) and all(map(accepts, value, kinds))
-        case origin if origin in (int, float):
-            if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-                return False
+        case origin if origin is int:
+            return is_integer(value)
+        case origin if origin is float:
             # All real options are margins, weights, lengths or exponents: none is negative.
-            return float(value).is_integer() if kind is int else float(value) >= 0
+            return not isinstance(value, bool) and isinstance(value, Real) and 0 <= float(value) < math.inf
     return isinstance(value, kind)
+
+
+def plain(value: Any) -> Any:
+    """A number of any library, such as NumPy's, as Python's own, which every torch operation takes."""
+    if isinstance(value, tuple | list):
+        return tuple(map(plain, value))
+    if is_integer(value):
+        return int(value)
+    return value if isinstance(value, bool) or not isinstance(value, Real) else float(value)
 
 
 def in_words(kind: Any) -> str:
     """A type, for people to read.
 
     >>> in_words(int | None)
-    'a whole number or None'
+    'an integer or None'
     """
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
     if get_origin(kind) is UnionType:
         return " or ".join(in_words(each) for each in get_args(kind))
-    words = {int: "a whole number", float: "a number of at least 0", bool: "true or false", NoneType: "None"}
+    words = {int: "an integer", float: "a number of at least 0", bool: "true or false", NoneType: "None"}
     return words.get(kind) or ("an Annealing" if kind is Annealing else f"({', '.join(map(in_words, get_args(kind)))})")
 
 

@@ -13,7 +13,7 @@ Formula = Callable[[Tensor, Tensor], Tensor]  # (products (k, B), bias scalar) -
 
 
 class OtherClasses(torch.autograd.Function):
-    """sum over j != y of formula(x w_j/|w_j|, bias): (features, weight, bias, labels, formula, chunk, keep) -> (B,).
+    """sum over j != y of formula(x w_j/|w_j|, bias), (B,).
 
     Runs in the same blocks as the softmax; the formula's own derivative is taken block by block.
     """
@@ -27,10 +27,11 @@ class OtherClasses(torch.autograd.Function):
         labels: Tensor,
         formula: Formula,
         chunk: int | None,
+        most: int | None,
         keep: bool,
     ) -> Tensor:
         """Sum the formula; keep the products for the way back, if there is one and no chunk."""
-        blocks = ClassBlocks(features, weight, normalize=True, chunk=chunk, buffers=10, keep=keep)
+        blocks = ClassBlocks(features, weight, normalize=True, chunk=chunk, buffers=10, keep=keep, most=most)
         total = torch.zeros_like(features[:, 0])
         none = torch.zeros_like(total)
         for classes, products in blocks:
@@ -59,12 +60,19 @@ class OtherClasses(torch.autograd.Function):
                 if by_bias is not None:
                     d_bias += by_bias
                 blocks.pull_back(classes, share, products, each, d_features, d_weight, tangent=True)
-        return d_features, d_weight, d_bias, None, None, None, None
+        return d_features, d_weight, d_bias, None, None, None, None, None
 
 
 def sum_over_others(
-    features: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, formula: Formula, *, chunk: int | None
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    labels: Tensor,
+    formula: Formula,
+    *,
+    chunk: int | None,
+    most: int | None = None,
 ) -> Tensor:
-    """The sum (B,) over the classes j != y of formula(x w_j/|w_j|, bias)."""
+    """The sum (B,) over the classes j != y of formula(x w_j/|w_j|, bias), in blocks as `ClassBlocks` cuts them."""
     keep = torch.is_grad_enabled()
-    return OtherClasses.apply(features, weight, bias, labels, formula, chunk, keep)  # type: ignore[no-any-return, no-untyped-call]
+    return OtherClasses.apply(features, weight, bias, labels, formula, chunk, most, keep)  # type: ignore[no-any-return, no-untyped-call]

@@ -77,6 +77,7 @@ class Rule:
         None  # what a cos counts as for classes but the true one; offset detached
     )
     chunk: int | None = None  # hold at most (B, chunk) numbers; None keeps (B, K) logits for the backward pass
+    most: int | None = None  # classes of a block; None: as many as a cache holds
 
 
 class Wanted(NamedTuple):
@@ -134,6 +135,7 @@ class Shard:
             chunk=rule.chunk,
             buffers=2 if rule.others is None else 8,
             keep=any(wanted),
+            most=rule.most,
         )
 
     def partial(self) -> Partial:

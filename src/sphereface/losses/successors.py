@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sphereface.errors import UserError
 from sphereface.losses import margins, pairs
 from sphereface.losses.annealing import Annealing
 from sphereface.losses.classifier import ASoftmax, Classifier, MarginSoftmax, Mode
@@ -71,11 +72,11 @@ class SphereFaceR(MarginSoftmax):
         **mode: Unpack[Mode],
     ) -> None:
         if not m >= 1:
-            raise ValueError(f"m is {m}; SphereFace-R takes a real number of at least 1")
+            raise UserError(f"m is {m}; SphereFace-R takes a real number of at least 1")
         if version not in ("v1", "v2"):
-            raise ValueError(f"version is {version!r}; choose one of v1, v2")
+            raise UserError(f"version is {version!r}; choose one of v1, v2")
         if normalization not in ("hard", "soft", "none"):
-            raise ValueError(f"normalization is {normalization!r}; choose one of hard, soft, none")
+            raise UserError(f"normalization is {normalization!r}; choose one of hard, soft, none")
         super().__init__(
             features,
             classes,
@@ -116,7 +117,7 @@ class SphereFace2(Classifier):
     ) -> None:
         super().__init__(features, classes, chunk=chunk)
         if not (0 < alpha < 1 and r > 0 and t >= 1):
-            raise ValueError(f"alpha {alpha}, r {r}, t {t}; SphereFace2 takes 0 < alpha < 1, r > 0, t >= 1")
+            raise UserError(f"alpha {alpha}, r {r}, t {t}; SphereFace2 takes 0 < alpha < 1, r > 0, t >= 1")
         self.alpha, self.r, self.m, self.t = alpha, r, m, t
         self.bias = nn.Parameter(torch.tensor(self.balanced_bias()))
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sphereface.errors import UserError
 from sphereface.metrics.intervals import Interval
 
 Floats = NDArray[np.float64]
@@ -16,7 +17,7 @@ class PeopleBootstrap:
 
     def __init__(self, people: int, *, rounds: int = 1000, seed: int = 0) -> None:
         if people < 2 or rounds < 2:
-            raise ValueError(f"{people} people and {rounds} rounds; wanted at least 2 of either")
+            raise UserError(f"{people} people and {rounds} rounds; wanted at least 2 of either")
         self.people, self.rounds, self.seed = people, rounds, seed
 
     def __iter__(self) -> Iterator[Floats]:
@@ -68,7 +69,7 @@ def paired_difference(
     Each callable maps how often each person counts to a statistic; all ones is the plain statistic.
     """
     if len(ours) != len(theirs) or not ours:
-        raise ValueError(f"{len(ours)} runs against {len(theirs)}; wanted as many, and at least one")
+        raise UserError(f"{len(ours)} runs against {len(theirs)}; wanted as many, and at least one")
 
     def difference(drawn: Floats) -> float:
         return float(np.mean([mine(drawn) - other(drawn) for mine, other in zip(ours, theirs, strict=True)]))

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sphereface.errors import UserError
+
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
@@ -18,7 +20,7 @@ class Roc(NamedTuple):
 
     def auc(self) -> float:
         """The area below: the chance that a same pair scores above a different one, ties counting half."""
-        return float(np.trapezoid(self.tar, self.far))
+        return float((np.diff(self.far) * (self.tar[1:] + self.tar[:-1]) / 2).sum())  # NumPy 1 has no np.trapezoid
 
     def eer(self) -> float:
         """Where as large a share of different pairs is accepted as of same pairs refused; straight between points."""
@@ -84,7 +86,7 @@ def best_threshold(same: ArrayLike, scores: ArrayLike, *, steps: int = 10_000) -
 
 def _last_within(far: Floats, limit: float) -> int:
     if not 0 <= limit <= 1:
-        raise ValueError(f"far is {limit}; wanted a share between 0 and 1")
+        raise UserError(f"far is {limit}; wanted a share between 0 and 1")
     return int(np.searchsorted(far, limit * (1 + 1e-12), side="right")) - 1  # 0.3 means 0.3, whatever its last bit
 
 
@@ -92,12 +94,12 @@ def _checked(same: ArrayLike, scores: ArrayLike, weights: ArrayLike | None) -> t
     truth, score = np.asarray(same), np.asarray(scores, dtype=np.float64)
     weight = np.ones_like(score) if weights is None else np.asarray(weights, dtype=np.float64)
     if truth.ndim != 1 or truth.shape != score.shape or weight.shape != score.shape:
-        raise ValueError(
+        raise UserError(
             f"same, scores and weights have shapes {truth.shape}, {score.shape}, {weight.shape}; wanted one (N,)"
         )
     if not np.isfinite(score).all():
-        raise ValueError("a score is not finite; wanted cosines")
+        raise UserError("a score is not finite; wanted cosines")
     truth = truth.astype(bool)
     if truth.all() or not truth.any():
-        raise ValueError(f"{truth.sum()} of {len(truth)} pairs are the same person; wanted some of either kind")
+        raise UserError(f"{truth.sum()} of {len(truth)} pairs are the same person; wanted some of either kind")
     return truth, score, weight

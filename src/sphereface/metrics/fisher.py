@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sphereface.errors import UserError
+
 
 def angular_fisher_score(features: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None) -> float:
     """S_w / S_b: scatter of features around class means over that of class means, in cosines; lower is better.
@@ -13,13 +15,13 @@ def angular_fisher_score(features: ArrayLike, labels: ArrayLike, *, weights: Arr
     x, label = np.asarray(features, dtype=np.float64), np.asarray(labels)
     weight = np.ones(len(x)) if weights is None else np.asarray(weights, dtype=np.float64)
     if x.ndim != 2 or label.shape != x.shape[:1] or weight.shape != label.shape:
-        raise ValueError(
+        raise UserError(
             f"features, labels and weights have shapes {x.shape}, {label.shape}, {weight.shape}; wanted (N, D) and (N,)"
         )
     _, place = np.unique(label, return_inverse=True)
     count = np.bincount(place, weights=weight)
     if (count > 0).sum() < 2:
-        raise ValueError("all features are of one person; a scatter between people needs at least 2")
+        raise UserError("all features are of one person; a scatter between people needs at least 2")
     sums = np.zeros((len(count), x.shape[1]))
     np.add.at(sums, place, weight[:, None] * x)
     means = sums / np.maximum(count, 1e-300)[:, None]

@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sphereface.errors import UserError
+
 
 def mate_ranks(mate_scores: ArrayLike, distractor_scores: ArrayLike) -> NDArray[np.int64]:
     """The rank of each probe's mate (P,) among distractors (P, G): 1 + how many score at least as high.
@@ -11,9 +13,7 @@ def mate_ranks(mate_scores: ArrayLike, distractor_scores: ArrayLike) -> NDArray[
     """
     mates, distractors = np.asarray(mate_scores, dtype=np.float64), np.asarray(distractor_scores, dtype=np.float64)
     if mates.ndim != 1 or distractors.shape[:1] != mates.shape or distractors.ndim != 2:
-        raise ValueError(
-            f"mates and distractors have shapes {mates.shape}, {distractors.shape}; wanted (P,) and (P, G)"
-        )
+        raise UserError(f"mates and distractors have shapes {mates.shape}, {distractors.shape}; wanted (P,) and (P, G)")
     return np.asarray(1 + (distractors >= mates[:, None]).sum(1))
 
 
@@ -24,9 +24,9 @@ def cmc(same: ArrayLike, scores: ArrayLike, *, ranks: int = 20) -> NDArray[np.fl
     """
     truth, score = np.asarray(same).astype(bool), np.asarray(scores, dtype=np.float64)
     if truth.ndim != 2 or truth.shape != score.shape:
-        raise ValueError(f"same and scores have shapes {truth.shape}, {score.shape}; wanted one (P, G)")
+        raise UserError(f"same and scores have shapes {truth.shape}, {score.shape}; wanted one (P, G)")
     if not truth.any(1).all():
-        raise ValueError(f"probe {int(np.argmin(truth.any(1)))} has no mate in the gallery; leave such probes out")
+        raise UserError(f"probe {int(np.argmin(truth.any(1)))} has no mate in the gallery; leave such probes out")
     best = np.where(truth, score, -np.inf).max(1)
     rank = mate_ranks(best, np.where(truth, -np.inf, score))
     return np.asarray([(rank <= limit).mean() for limit in range(1, ranks + 1)])

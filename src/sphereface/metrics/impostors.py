@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from sphereface.errors import UserError
+
 Floats = NDArray[np.float64]
 Units = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
 
 SCORES = 1 << 22  # of a product of matrices, held at a time
-PRODUCTS = 1 << 21  # of pairs that are scored exactly in one go
+PRODUCTS = 1 << 21  # of numbers, of pairs that are scored exactly in one go
 
 
 class HighestDifferent(NamedTuple):
@@ -33,20 +35,22 @@ def unit_rows(features: ArrayLike, *, dtype: DTypeLike = np.float64) -> NDArray[
     """Features (N, D) brought to length one, each row by itself; a row of zeros stays so and scores 0."""
     rows = np.array(features, dtype=dtype)
     if rows.ndim != 2:
-        raise ValueError(f"features {rows.shape}; wanted (N, D)")
+        raise UserError(f"features {rows.shape}; wanted (N, D)")
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     wrong = np.flatnonzero(~np.isfinite(lengths))
     if len(wrong):
-        raise ValueError(f"feature {wrong[0]} of {len(rows):,} is not finite; wanted finite numbers: embed it again")
+        raise UserError(f"feature {wrong[0]} of {len(rows):,} is not finite; wanted finite numbers: embed it again")
     rows /= np.where(lengths == 0, 1, lengths)[:, None]
     return rows
 
 
-def scores_of(unit: Units, left: NDArray[np.integer[Any]], right: NDArray[np.integer[Any]]) -> Floats:
-    """The exact scores of pairs of unit rows, at the places left and right (M,); few are held at a time."""
+def scores_of(
+    unit: Units, left: NDArray[np.integer[Any]], right: NDArray[np.integer[Any]], *, products: int = PRODUCTS
+) -> Floats:
+    """The exact scores of pairs of unit rows, at the places left and right (M,); few `products` are held at a time."""
     scores = np.empty(len(left))
-    step = max(1, PRODUCTS // max(1, unit.shape[1]))
+    step = max(1, products // max(1, unit.shape[1]))
     for start in range(0, len(left), step):
         some = slice(start, start + step)
         scores[some] = np.multiply(unit[left[some]], unit[right[some]], dtype=np.float64).sum(1)
@@ -89,10 +93,10 @@ def highest_different(
     """
     given, who = np.asarray(features), np.asarray(people)
     if block is not None and block < 1:
-        raise ValueError(f"block is {block}; wanted at least 1")
+        raise UserError(f"block is {block}; wanted at least 1")
     unit = unit_rows(given, dtype=np.result_type(given, np.float32))
     if who.shape != unit.shape[:1]:
-        raise ValueError(f"features {unit.shape} show people {who.shape}; wanted (N, D) and (N,)")
+        raise UserError(f"features {unit.shape} show people {who.shape}; wanted (N, D) and (N,)")
     # A sum of D products in any order is off by at most D u sum |x_i y_i| to first order, u being half the distance
     # from 1 to the next number, and that sum is at most 1. The rest leaves room for all other rounding.
     error = 1.1 * (unit.shape[1] + 8) * float(np.finfo(unit.dtype).eps) / 2

@@ -3,6 +3,8 @@
 import math
 from typing import NamedTuple
 
+from sphereface.errors import UserError
+
 
 class Interval(NamedTuple):
     """A range that holds the true value most of the time."""
@@ -14,7 +16,7 @@ class Interval(NamedTuple):
 def wilson(successes: float, trials: float, *, z: float = 1.96) -> Interval:
     """Wilson's interval for a share; sensible also at 0 and at all. For trials that are independent of each other."""
     if not 0 <= successes <= trials or trials == 0:
-        raise ValueError(f"{successes} successes in {trials} trials; wanted 0 <= successes <= trials, trials > 0")
+        raise UserError(f"{successes} successes in {trials} trials; wanted 0 <= successes <= trials, trials > 0")
     share, squared = successes / trials, z * z / trials
     middle = (share + squared / 2) / (1 + squared)
     half = z * math.sqrt(share * (1 - share) / trials + squared / (4 * trials)) / (1 + squared)

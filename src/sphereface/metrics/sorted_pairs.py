@@ -5,6 +5,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sphereface.errors import UserError
+
 Floats = NDArray[np.float64]
 
 
@@ -18,7 +20,7 @@ class AllPairs:
 
     def __init__(self, features: ArrayLike, people: ArrayLike, *, highest: float = 1.0) -> None:
         if not 0 < highest <= 1:
-            raise ValueError(f"highest is {highest}; wanted a share, above 0 up to 1")
+            raise UserError(f"highest is {highest}; wanted a share, above 0 up to 1")
         x, who = np.asarray(features, dtype=np.float64), np.asarray(people)
         unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
         row, column = np.triu_indices(len(x), 1)
@@ -49,7 +51,7 @@ class AllPairs:
         # At the lowest threshold allowed, same pairs pass that are above the best different pair that must not.
         refused = within[-1] + 1 if len(within) else 0
         if not self.is_whole and passed[-1] <= far * everything:
-            raise ValueError(f"FAR {far:g} of {everything:,.0f} pairs; the {len(passed):,} highest kept end before it")
+            raise UserError(f"FAR {far:g} of {everything:,.0f} pairs; the {len(passed):,} highest kept end before it")
         limit = self.different[refused] if refused < len(self.different) else -np.inf
         weights = drawn[self.whose]
         return float(weights[self.same > limit].sum() / weights.sum())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sphereface.errors import UserError
 from sphereface.metrics.curves import Roc
 
 Floats = NDArray[np.float64]
@@ -14,7 +15,7 @@ Floats = NDArray[np.float64]
 def allowed(far: float, total: int) -> int:
     """How many of `total` negatives may pass at a rate; 0.3 means 0.3, whatever its last bit."""
     if not 0 <= far <= 1:
-        raise ValueError(f"far is {far}; wanted a share between 0 and 1")
+        raise UserError(f"far is {far}; wanted a share between 0 and 1")
     return min(total, math.floor(far * total * (1 + 1e-12)))
 
 
@@ -70,5 +71,5 @@ class UpperTail:
             return float(self.negatives[count])
         if not self.is_whole:
             kept = len(self.negatives)
-            raise ValueError(f"FAR {far:g} of {self.total:,} negatives; the {kept:,} highest kept end before it")
+            raise UserError(f"FAR {far:g} of {self.total:,} negatives; the {kept:,} highest kept end before it")
         return -np.inf

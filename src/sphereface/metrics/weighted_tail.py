@@ -1,12 +1,11 @@
 """Thresholds from the highest scores of different people, each person weighed: what a bootstrap over people asks."""
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sphereface.choices import Weigh
+
 Floats = NDArray[np.float64]
-Weigh = Literal["people", "pairs"]
 
 SLACK = 1 + 1e-9  # 0.3 means 0.3, whatever the last bits of a long sum
 

@@ -1,6 +1,7 @@
 """The networks by name, and their files."""
 
 from sphereface.contract import Architecture, Norm
+from sphereface.errors import UserError
 from sphereface.models.files import load_model, save_model
 from sphereface.models.spherefacenet import STAGES, SphereFaceNet
 
@@ -17,9 +18,9 @@ def create_model(
     >>> net = create_model("sphereface20")
     """
     if name not in STAGES:
-        raise ValueError(f"unknown model {name!r}; choose one of {', '.join(STAGES)}")
+        raise UserError(f"unknown model {name!r}; choose one of {', '.join(STAGES)}")
     if norm not in (None, "batch"):
-        raise ValueError(f"norm is {norm!r}; choose None, as in the paper, or 'batch'")
+        raise UserError(f"norm is {norm!r}; choose None, as in the paper, or 'batch'")
     if features < 1 or not 0 < width <= 64:
-        raise ValueError(f"features is {features} and width is {width}; wanted at least 1, and above 0 up to 64")
+        raise UserError(f"features is {features} and width is {width}; wanted at least 1, and above 0 up to 64")
     return SphereFaceNet(Architecture(name=name, features=features, width=width, last_relu=last_relu, norm=norm))

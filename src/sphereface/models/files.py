@@ -4,13 +4,14 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
 from torch import nn
 
-from sphereface.contract import Card, read_card
-from sphereface.data.writing import whole_file
-from sphereface.errors import ModelFileError
+from sphereface.contract import Card, broken_safetensors
+from sphereface.data.files.writing import whole_file
+from sphereface.errors import ModelFileError, UserError
 from sphereface.models.spherefacenet import STAGES, SphereFaceNet
+from sphereface.zoo import ModelFile
 
 
 def save_model(net: nn.Module, path: str | Path, card: Card | None = None) -> None:
@@ -20,7 +21,7 @@ def save_model(net: nn.Module, path: str | Path, card: Card | None = None) -> No
     """
     path = Path(path)
     if path.suffix != ".safetensors":
-        raise ValueError(f"{path}: a model file ends in .safetensors")
+        raise UserError(f"{path}: a model file ends in .safetensors")
     net = unwrapped(net)
     card = (card or Card()).model_copy(update={"architecture": net.architecture})
     tensors = {key: value.detach().cpu().contiguous() for key, value in net.state_dict().items()}
@@ -30,14 +31,21 @@ def save_model(net: nn.Module, path: str | Path, card: Card | None = None) -> No
 
 def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> SphereFaceNet:
     """Read a network that `save_model` wrote, ready for evaluation."""
-    card = read_card(path)
+    return network_of(ModelFile(path), device=device)
+
+
+def network_of(file: ModelFile, *, device: str | torch.device = "cpu") -> SphereFaceNet:
+    """The network of a `.safetensors` file, ready for evaluation."""
+    if file.kind != ".safetensors":
+        raise ModelFileError(f"{file.path}: wanted a .safetensors that save_model wrote")
+    path, card = file.path, file.card
     if card.architecture is None or card.architecture.name not in STAGES:
         found = "no architecture" if card.architecture is None else f"architecture {card.architecture.name!r}"
         raise ModelFileError(f"{path}: its card names {found}; this version knows {', '.join(STAGES)}")
     try:
-        tensors = load_file(path, device=str(device))
-    except SafetensorError as error:
-        raise ModelFileError(f"{path}: not a whole .safetensors file ({error}); copy or download it again") from error
+        tensors = load(file.content)
+    except (SafetensorError, KeyError) as error:  # a KeyError: a type of numbers that torch does not have
+        raise broken_safetensors(str(path), error) from error
     with torch.device("meta"):  # no memory and no random numbers for weights that are about to be replaced
         net = SphereFaceNet(card.architecture)
     types = {tensor.dtype for name, tensor in tensors.items() if not name.endswith("num_batches_tracked")}
@@ -52,7 +60,7 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Spher
                 f"{card.architecture.name} wants {wanted.get(name)}: weights and card do not belong together"
             )
     net.load_state_dict(tensors, assign=True)
-    return net.eval()
+    return net.to(device).eval()
 
 
 def unwrapped(net: nn.Module) -> SphereFaceNet:
@@ -60,6 +68,6 @@ def unwrapped(net: nn.Module) -> SphereFaceNet:
     while not isinstance(net, SphereFaceNet):
         inner = getattr(net, "_orig_mod", None) or getattr(net, "module", None)
         if not isinstance(inner, nn.Module):
-            raise ValueError(f"a {type(net).__name__} is no network of ours; wanted what create_model builds")
+            raise UserError(f"a {type(net).__name__} is no network of ours; wanted what create_model builds")
         net = inner
     return net

@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from sphereface.contract import STAGES as STAGES
 from sphereface.contract import Architecture
-from sphereface.models.prelu import PReLU
-from sphereface.models.winograd import Conv3x3
+from sphereface.errors import UserError
+from sphereface.models.cpu.prelu import PReLU
+from sphereface.models.cpu.winograd import Conv3x3
 
 WIDTHS = (64, 128, 256, 512)
 HEIGHT, WIDTH = 112, 96
@@ -54,7 +55,7 @@ class SphereFaceNet(nn.Module):
     def forward(self, faces: Tensor) -> Tensor:
         """Features at their own length; only scores normalise."""
         if faces.ndim != 4 or faces.shape[1:] != (3, HEIGHT, WIDTH):
-            raise ValueError(f"faces have shape {tuple(faces.shape)}; wanted (N, 3, {HEIGHT}, {WIDTH})")
+            raise UserError(f"faces have shape {tuple(faces.shape)}; wanted (N, 3, {HEIGHT}, {WIDTH})")
         return self.last(self.fc1(self.stages(faces).flatten(1)))  # type: ignore[no-any-return]
 
     def reset_parameters(self) -> None:

@@ -4,19 +4,20 @@ Paths, devices and workers change from machine to machine and are flags; everyth
 checkpoints as `config.toml`, and can be read back from there. `batch` is the global one, over all processes.
 """
 
-import json
-import math
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
+import tomli_w
 import torch
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
+from sphereface.choices import Template
 from sphereface.contract import Alignment, Architecture, Norm, Record
+from sphereface.errors import UserError
 from sphereface.faces.warp import CROPS
 from sphereface.losses import LOSSES, MODES, Annealing, create_loss
-from sphereface.losses.options import check_options, nearest
+from sphereface.losses.options import checked_options, nearest, plain
 from sphereface.models import MODELS
 
 ANNEALED = ("a_softmax", "l_softmax", "sphereface_plus")
@@ -56,7 +57,7 @@ class TrainConfig(Record):
     width: float = Field(default=1.0, gt=0)
     norm: Norm = None
     last_relu: bool = False
-    template: Literal["sphereface", "matlab"] = "sphereface"
+    template: Template = "sphereface"
     crop: str = "112x96"
     mirror: bool = True
     # The loss.
@@ -88,31 +89,37 @@ class TrainConfig(Record):
     validate_every: int = Field(default=0, ge=0)  # 0: at the end only
     guard: GuardConfig = GuardConfig()
 
+    @field_validator("loss_options")
+    @classmethod
+    def _plain(cls, options: dict[str, Any]) -> dict[str, Any]:
+        """Numbers as Python's own, which a file takes."""
+        return {name: plain(value) for name, value in options.items()}
+
     @model_validator(mode="after")
     def _agree(self) -> "TrainConfig":
         for name, value, known in (
             ("model", self.model, MODELS), ("loss", self.loss, LOSSES), ("crop", self.crop, CROPS),
         ):  # fmt: skip
             if value not in known:
-                raise ValueError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
+                raise UserError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
         if self.annealing is not None and self.loss not in ANNEALED:
-            raise ValueError(f"{self.loss} has no annealing; it belongs to {', '.join(ANNEALED)}")
+            raise UserError(f"{self.loss} has no annealing; it belongs to {', '.join(ANNEALED)}")
         if self.batch % self.accumulate:
-            raise ValueError(f"batch {self.batch} in {self.accumulate} equal parts; choose a divisor")
+            raise UserError(f"batch {self.batch} in {self.accumulate} equal parts; choose a divisor")
         if self.accumulate > 1 and self.loss in (*PAIRWISE, "center", "sphereface_plus"):
-            raise ValueError(f"{self.loss} looks at a batch as a whole; accumulate must be 1")
+            raise UserError(f"{self.loss} looks at a batch as a whole; accumulate must be 1")
         if self.photos is not None and self.batch % self.photos:
-            raise ValueError(f"batch {self.batch} of {self.photos} photos a person; choose a multiple")
+            raise UserError(f"batch {self.batch} of {self.photos} photos a person; choose a multiple")
         if self.classifier == "sharded" and "sharded" not in MODES[self.loss]:
-            raise ValueError(f"{self.loss} cannot be sharded; use classifier = 'replicated'")
+            raise UserError(f"{self.loss} cannot be sharded; use classifier = 'replicated'")
         for name in ELSEWHERE.keys() & self.loss_options:
-            raise ValueError(f"loss_options.{name}: a recipe says that with {ELSEWHERE[name]}")
+            raise UserError(f"loss_options.{name}: a recipe says that with {ELSEWHERE[name]}")
         try:
-            check_options(self.loss, LOSSES[self.loss], self.loss_options)
+            checked_options(self.loss, LOSSES[self.loss], self.loss_options)
             with torch.device("meta"):  # the smallest one, without numbers: what it does not take, it says now
                 create_loss(self.loss, 2, 3, **self.options())
-        except ValueError as error:
-            raise ValueError(f"loss_options: {error}") from error
+        except UserError as error:
+            raise UserError(f"loss_options: {error}") from error
         return self
 
     @property
@@ -162,7 +169,8 @@ class TrainConfig(Record):
 
     def toml(self) -> str:
         """The record as TOML; None is left out."""
-        return _toml(self.model_dump())
+        options = {name: value for name, value in self.loss_options.items() if value is not None}
+        return tomli_w.dumps({**self.model_dump(exclude_none=True), "loss_options": options})
 
 
 def read_config(path: Path) -> TrainConfig:
@@ -170,9 +178,9 @@ def read_config(path: Path) -> TrainConfig:
     try:
         told = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read ({error.strerror}); wanted a recipe in TOML") from error
+        raise UserError(f"{path}: cannot be read ({error.strerror}); wanted a recipe in TOML") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: no TOML ({error})") from error
+        raise UserError(f"{path}: no TOML ({error})") from error
     return check(told, source=str(path))
 
 
@@ -184,9 +192,9 @@ def check(told: dict[str, Any], *, source: str) -> TrainConfig:
         first = error.errors(include_url=False)[0]
         where = [str(part) for part in first["loc"]]
         if first["type"] == "extra_forbidden":
-            raise ValueError(f"{source}: {_neighbours(where)}") from None
+            raise UserError(f"{source}: {_neighbours(where)}") from None
         reason = first["msg"].removeprefix("Value error, ")
-        raise ValueError(f"{source}: {'.'.join(where) + ': ' if where else ''}{reason}") from None
+        raise UserError(f"{source}: {'.'.join(where) + ': ' if where else ''}{reason}") from None
 
 
 def _neighbours(where: list[str]) -> str:
@@ -194,19 +202,3 @@ def _neighbours(where: list[str]) -> str:
     inside: dict[str, type[Record]] = {"annealing": AnnealingConfig, "guard": GuardConfig}
     known = list((inside[where[0]] if len(where) > 1 and where[0] in inside else TrainConfig).model_fields)
     return f"unknown key {'.'.join(where)!r}; {nearest(where[-1], known)}"
-
-
-def _toml(values: dict[str, Any], table: str = "") -> str:
-    lines = [f"{name} = {_literal(value)}" for name, value in values.items() if not isinstance(value, dict | None)]
-    for name, value in values.items():
-        if isinstance(value, dict) and value:
-            lines += ["", f"[{table}{name}]", _toml(value, f"{table}{name}.").rstrip("\n")]
-    return "\n".join(lines) + "\n"
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(_literal(item) for item in value)}]"
-    if isinstance(value, float) and not math.isfinite(value):
-        return repr(value)  # inf, nan: TOML has them, JSON has not
-    return json.dumps(value, ensure_ascii=False)  # text, numbers and truth look the same in TOML

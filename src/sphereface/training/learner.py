@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.optim.swa_utils import AveragedModel
 
 from sphereface import parallel
 from sphereface.contract import Preprocessing, differences, read_card
@@ -15,12 +16,12 @@ from sphereface.losses import FaceLoss, create_loss
 from sphereface.losses.classifier import ASoftmax, Classifier
 from sphereface.models import create_model, load_model
 from sphereface.models.spherefacenet import SphereFaceNet
-from sphereface.training.checkpoint import Checkpoint
+from sphereface.training.checkpoints.pieces import fill, pack_optimizer, pack_rng, unpack_optimizer, unpack_rng
+from sphereface.training.checkpoints.reading import Checkpoint
+from sphereface.training.checkpoints.saving import save_checkpoint
 from sphereface.training.config import TrainConfig
-from sphereface.training.optimizer import RunningMean, build_optimizer, named_parameters
-from sphereface.training.pieces import fill, pack_optimizer, pack_rng, unpack_optimizer, unpack_rng
+from sphereface.training.optimizer import build_optimizer, named_parameters, running_mean
 from sphereface.training.precision import LossScale
-from sphereface.training.saving import save_checkpoint
 
 CLASSWISE = ("weight", "bias")  # of a loss: those that have a row for each of its classes; centers are whole everywhere
 TAKE_ITS_OWN = "use --recipe finetune, or a TOML recipe that says nothing of the network, template and crop"
@@ -35,7 +36,7 @@ class Learner:
     loss: FaceLoss
     optimizer: torch.optim.SGD
     scaler: LossScale
-    mean: RunningMean | None
+    mean: AveragedModel | None
     device: torch.device
     lr_factor: float = 1.0
     gamma_factor: float = 1.0
@@ -63,6 +64,11 @@ class Learner:
         return float(self.loss.lambda_) if isinstance(self.loss, ASoftmax) else None
 
     @property
+    def model(self) -> SphereFaceNet:
+        """The network that is validated and saved as the model: the running mean, if there is one."""
+        return self.net if self.mean is None else cast(SphereFaceNet, self.mean.module)
+
+    @property
     def rows(self) -> tuple[int, int]:
         """The classes of this process."""
         return self.loss.rows if isinstance(self.loss, Classifier) else (0, 0)
@@ -81,7 +87,7 @@ class Learner:
                 "net": self.net.state_dict(),
                 "loss": shared,
                 "optimizer": packed.shared,
-                **({"mean": self.mean.values} if self.mean else {}),
+                **({"mean": self.model.state_dict()} if self.mean else {}),
             },
             by_class={name: tensor[: last - first] for name, tensor in {**split, **packed.by_class}.items()},
             rows=(first, last),
@@ -108,7 +114,7 @@ class Learner:
             source=source,
         )
         if self.mean is not None:
-            fill(self.mean.values, checkpoint.group("mean"), source=source)
+            fill(self.model.state_dict(), checkpoint.group("mean"), source=source)
         scaler: Any = state["scaler"]
         self.scaler.load_state_dict(scaler)
         saved_by = len(checkpoint.manifest.by_rank)
@@ -146,7 +152,7 @@ def build_learner(config: TrainConfig, classes: int, device: torch.device, init:
     net.to(device=device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
     loss.to(device).train()
     scaler = LossScale(enabled=config.precision == "float16")
-    mean = RunningMean(net, config.ema) if config.ema is not None else None
+    mean = running_mean(net, config.ema) if config.ema is not None else None
     return Learner(config, net, loss, build_optimizer(net, loss, config), scaler, mean, device)
 
 

@@ -1,14 +1,17 @@
 """SGD as the authors ran it, and what may be put around it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 
 from sphereface.losses import FaceLoss
 from sphereface.models.spherefacenet import SphereFaceNet
 from sphereface.training.config import TrainConfig
+
+Tensors = tuple[Tensor, ...] | list[Tensor]
 
 
 def build_optimizer(net: SphereFaceNet, loss: FaceLoss, config: TrainConfig) -> torch.optim.SGD:
@@ -41,26 +44,21 @@ def set_rate(optimizer: torch.optim.SGD, lr: float, *, caffe_momentum: bool) -> 
         group["lr"] = new
 
 
-class RunningMean:
-    """An exponential running mean of a network's weights."""
+def running_mean(net: nn.Module, decay: float) -> AveragedModel:
+    """An exponential running mean of a network's weights and buffers, which starts as the network is now.
 
-    def __init__(self, net: nn.Module, decay: float) -> None:
-        self.decay = decay
-        self.values = {name: value.detach().clone() for name, value in net.state_dict().items()}
+    Integers are taken over: torch's own rule would also average batch norm's count of batches.
+    """
 
-    @torch.no_grad()
-    def update(self, net: nn.Module) -> None:
-        """Move towards the network as it is now; whole numbers, such as batch norm's count, are taken over."""
-        for name, value in net.state_dict().items():
-            if value.is_floating_point():
-                self.values[name].lerp_(value, 1 - self.decay)
-            else:
-                self.values[name].copy_(value)
+    def average(means: Tensors, values: Tensors, _: Tensor | int) -> None:
+        if means[0].is_floating_point():
+            torch._foreach_lerp_(means, values, 1 - decay)
+        else:
+            torch._foreach_copy_(means, values)
 
-    def load(self, values: Mapping[str, Tensor]) -> None:
-        """Go on from saved values."""
-        for name, value in self.values.items():
-            value.copy_(values[name])
+    mean = AveragedModel(net, multi_avg_fn=average, use_buffers=True)
+    mean.update_parameters(net)  # the first update copies
+    return mean
 
 
 def named_parameters(net: nn.Module, loss: nn.Module) -> dict[str, nn.Parameter]:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sphereface.errors import UserError
 from sphereface.training.config import TrainConfig
 
 HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -25,7 +26,7 @@ def precision_note(config: TrainConfig, device: torch.device) -> str | None:
     if device.type != "cpu" or config.precision == "float32":
         return None
     if config.precision == "float16":
-        raise ValueError("precision is float16 on a CPU, which is slow at it; choose float32 or bfloat16, or a GPU")
+        raise UserError("precision is float16 on a CPU, which is slow at it; choose float32 or bfloat16, or a GPU")
     if has_bfloat16():
         return None
     return "this CPU has no bfloat16 instructions: the run takes several times as long as with precision = 'float32'"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sphereface.contract import read_card
-from sphereface.errors import ContractMismatch
+from sphereface.errors import ContractMismatch, UserError
 from sphereface.losses import LOSSES
 from sphereface.training.config import AnnealingConfig, TrainConfig, read_config
 
@@ -96,4 +96,4 @@ def load_recipe(name: str, init: Path | None = None) -> TrainConfig:
         config = read_config(path)
         told = network_of(init) if init is not None else {}
         return config.changed(**{field: told[field] for field in told.keys() - config.model_fields_set})
-    raise ValueError(f"unknown recipe {name!r}; choose one of {', '.join(RECIPES)}, or a .toml file")
+    raise UserError(f"unknown recipe {name!r}; choose one of {', '.join(RECIPES)}, or a .toml file")

@@ -1,7 +1,6 @@
 """A training run: faces and a recipe in, a folder out, with a model, checkpoints, a log and a report."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,19 +12,15 @@ from torch import nn
 from sphereface import parallel
 from sphereface.contract import Card, Preprocessing
 from sphereface.errors import JobFailed
-from sphereface.loading import FaceLoader, ReadyFaces
+from sphereface.loading import FaceLoader, ReadyFaces, Replaced
 from sphereface.losses.classifier import Classifier
 from sphereface.models import save_model
 from sphereface.training.allocation import keep_freed_memory
-from sphereface.training.checkpoint import Checkpoint, forget_after, newest_checkpoint, open_checkpoint, prune
+from sphereface.training.checkpoints.reading import Checkpoint, forget_after, newest_checkpoint, open_checkpoint, prune
 from sphereface.training.config import ANNEALED, TrainConfig
 from sphereface.training.guard import Guard, Lost
 from sphereface.training.learner import Learner, build_learner
-from sphereface.training.live import LiveLine
-from sphereface.training.log import RunLog, last_rollback, to_stderr
 from sphereface.training.optimizer import set_rate
-from sphereface.training.preview import preview
-from sphereface.training.report import write_report
 from sphereface.training.setting import (
     CHECKPOINTS,
     Place,
@@ -38,7 +33,11 @@ from sphereface.training.setting import (
     gather_faces,
 )
 from sphereface.training.step import Report, learn
-from sphereface.training.stopping import Stop, stop_signals
+from sphereface.training.stopping import Stop, stop_on_signals
+from sphereface.training.telling.live import LiveLine
+from sphereface.training.telling.log import RunLog, last_rollback, to_stderr
+from sphereface.training.telling.preview import preview
+from sphereface.training.telling.report import write_report
 from sphereface.training.validation import TRAINED_ON, Hardest, Scores, Validation, hardest, validate
 
 MODEL = "model.safetensors"
@@ -64,8 +63,13 @@ class Trained:
         return {"outcome": self.outcome, "step": self.step, "model": model, "validation": scores}
 
 
-def train(config: TrainConfig, place: Place, *, say: Say = to_stderr) -> Trained:
-    """Train until the last step, or until somebody asks to stop; every process of several calls it."""
+def train(config: TrainConfig, place: Place, *, say: Say = to_stderr, stop: Stop | None = None) -> Trained:
+    """Train until the last step, or until a request to stop; every process of several calls it.
+
+    In the main thread Ctrl-C and SIGTERM are such requests. A caller makes one by setting `stop.asked`, from any
+    thread.
+    """
+    stop = stop or Stop()
     device = parallel.begin(choose_device(place.device))
     if device.type == "cpu":
         keep_freed_memory()
@@ -96,7 +100,7 @@ def train(config: TrainConfig, place: Place, *, say: Say = to_stderr) -> Trained
                 if learner.rollbacks:  # of an attempt that was killed before its first checkpoint
                     run.log.write("rollback", 0, {"reason": "in an earlier attempt", **learner.pace()})
         try:
-            with stop_signals() as stop:
+            with stop_on_signals(stop):
                 outcome = run.steps(stop)
         except JobFailed as error:
             run.finish("failed", reason=str(error))
@@ -121,6 +125,7 @@ class Run:
     shown: Hardest | None = None  # the pairs that went most wrong in them
     best: tuple[float, int] | None = None  # accuracy and step of the best validation
     waiting: list[tuple[int, Report]] = field(default_factory=list)  # steps whose numbers nobody looked at yet
+    replaced: Replaced = field(default_factory=Replaced)  # what was said of it last
 
     def __post_init__(self) -> None:
         loss = self.learner.loss
@@ -142,7 +147,7 @@ class Run:
                     batch.images, batch.labels, self.config,
                 )  # fmt: skip
                 if self.learner.mean is not None:
-                    self.learner.mean.update(self.learner.net)
+                    self.learner.mean.update_parameters(self.learner.net)
                 self.waiting.append((batch.step, report))
                 done = batch.step + 1
                 due = self.is_due(done)
@@ -190,11 +195,21 @@ class Run:
 
     def pause(self, done: int, *, save: bool) -> None:
         """Validate if it is time, and save."""
+        self.tell_replaced(done)
         every = self.config.validate_every
         if self.validation is not None and (done == self.config.steps or (every and done % every == 0)):
             self.validate(done)
         if save:
             self.save(done)
+
+    def tell_replaced(self, done: int) -> None:
+        """Say how many faces other ones had to replace, if these are more than before."""
+        before, self.replaced = self.replaced, self.loader.replaced_in_all()
+        if self.replaced.places == before.places:
+            return
+        self.say(f"step {done:,}: {self.replaced}")
+        if self.log is not None:
+            self.log.write("note", done, {"text": str(self.replaced)})
 
     def validate(self, done: int) -> None:
         """Score the network on the people that it is validated on, and tell of it."""
@@ -212,26 +227,12 @@ class Run:
             judged = self.validation or known_people(self.faces, self.config)
             if judged is None:
                 return {}
-            with self.saved_weights():
-                self.scores = validate(self.learner.net, judged, workers=self.place.workers)
+            self.scores = validate(self.learner.model, judged, workers=self.place.workers)
             self.shown = hardest(judged, self.scores)
             return self.scores.as_dict()
 
         told: dict[str, Any] = parallel.on_first(work)
         return told
-
-    @contextmanager
-    def saved_weights(self) -> Iterator[None]:
-        """The network with the weights that are saved as the model: the running mean, if there is one."""
-        if self.learner.mean is None:
-            yield
-            return
-        own = {name: value.clone() for name, value in self.learner.net.state_dict().items()}
-        self.learner.net.load_state_dict(self.learner.mean.values)
-        try:
-            yield
-        finally:
-            self.learner.net.load_state_dict(own)
 
     def save(self, done: int) -> None:
         """Write a checkpoint, and drop old ones."""
@@ -319,7 +320,8 @@ class Run:
         """Write the report and the model."""
         model = self.place.out / MODEL
         if self.log is not None:
-            self.log.write("end", self.loader.step, {"outcome": outcome, "reason": reason})
+            end = {"outcome": outcome, "reason": reason, **self.replaced.as_dict()}
+            self.log.write("end", self.loader.step, end)
         unscored = outcome != "failed" and not any(parallel.gather_json(self.scores is not None))
         if unscored and outcome == "interrupted":
             self.report()  # at once: who asked to stop may not wait for more
@@ -332,9 +334,8 @@ class Run:
                     raise
         self.report()
         if parallel.rank() == 0 and outcome == "finished":  # the model last: where it is, the run counts as finished
-            with self.saved_weights():
-                card = Card(name=self.place.out.resolve().name, preprocessing=_preprocessing(self.config))
-                save_model(self.learner.net, model, card)
+            card = Card(name=self.place.out.resolve().name, preprocessing=_preprocessing(self.config))
+            save_model(self.learner.model, model, card)
         parallel.barrier()
         return Trained(
             outcome,
@@ -349,7 +350,7 @@ def known_people(faces: ReadyFaces, config: TrainConfig) -> Validation | None:
     photos = np.bincount(faces.labels)
     if photos.max() < 2 or np.count_nonzero(photos) < 2:
         return None
-    some = Validation.of_people(faces.images, pairs=SHOWN, seed=config.seed, crop=config.crop, on_unreadable="skip")
+    some = Validation.of_people(faces.images, pairs=SHOWN, seed=config.seed, crop=config.crop, missing="skip")
     return replace(some, whose=TRAINED_ON)
 
 

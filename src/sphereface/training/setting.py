@@ -5,21 +5,23 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from sphereface import parallel
-from sphereface.data.formats import open_set
-from sphereface.data.lists import read_exclude
+from sphereface.choices import Missing
+from sphereface.data.files.writing import whole_file
+from sphereface.data.formats.sets import open_set
+from sphereface.data.lists.exclude import read_exclude
+from sphereface.data.lists.pairs import read_pairs
 from sphereface.data.manifest import require_faces
-from sphereface.data.pairs import read_pairs
-from sphereface.data.writing import whole_file
+from sphereface.errors import DataFormatError, UserError
 from sphereface.loading import FaceLoader, PeoplePhotos, ReadyFaces, Sampler, Scan, Shuffled, prepare, without
 from sphereface.training.config import TrainConfig, read_config
 from sphereface.training.learner import require_fitting
-from sphereface.training.log import versions
 from sphereface.training.precision import precision_note
+from sphereface.training.telling.log import versions
 from sphereface.training.validation import Validation, hold_out
 
 CHECKPOINTS, CONFIG, SCAN = "checkpoints", "config.toml", "scan.json"
@@ -40,7 +42,7 @@ class Place:
     exclude: Path | None = None
     pairs: Path | None = None  # to validate on, instead of held-out people
     pairs_root: Path | None = None
-    on_unreadable: Literal["fail", "skip"] = "fail"
+    missing: Missing = "fail"
     tensorboard: bool = False
     command: str = ""
 
@@ -63,7 +65,7 @@ def choose_device(name: str) -> torch.device:
         else:
             way_out = "choose cpu, or see what nvidia-smi says, and CUDA_VISIBLE_DEVICES"
         reason = textwrap.shorten(str(error).split(". ")[0].rstrip("."), 150)
-        raise ValueError(f"device is {name}, and torch {torch.__version__} says: {reason}; {way_out}") from error
+        raise UserError(f"device is {name}, and torch {torch.__version__} says: {reason}; {way_out}") from error
     return device
 
 
@@ -74,12 +76,12 @@ def claim(config: TrainConfig, place: Place) -> None:
     if place.init is not None:
         require_fitting(config, place.init)
     if (place.out / CHECKPOINTS).is_dir() and not place.resume:
-        raise ValueError(f"{place.out} holds a run; --resume goes on with it, or choose another --out")
+        raise UserError(f"{place.out} holds a run; --resume goes on with it, or choose another --out")
     if place.resume and path.is_file():
         had, wanted = read_config(path).model_dump(), config.model_dump()
         changed = [f"{name} was {had[name]!r}, is {wanted[name]!r}" for name in had if had[name] != wanted[name]]
         if changed:
-            raise ValueError(f"{place.out} is a run with other settings: {'; '.join(changed)}; resume with the same")
+            raise UserError(f"{place.out} is a run with other settings: {'; '.join(changed)}; resume with the same")
     parallel.barrier()
     if parallel.rank() == 0:
         place.out.mkdir(parents=True, exist_ok=True)
@@ -101,29 +103,42 @@ def gather_faces(config: TrainConfig, place: Place, say: Say) -> tuple[ReadyFace
     validation, aside = None, set[str]()
     if place.pairs is not None:
         root = place.pairs_root or place.pairs.parent
-        validation = Validation.of_pairs(read_pairs(place.pairs), root, crop=config.crop, workers=place.workers)
+        validation = Validation.of_pairs(
+            read_pairs(place.pairs), root, crop=config.crop, workers=place.workers, together=True
+        )
     elif config.validation_people:
         held = hold_out(everything.labels, everything.people, people=config.validation_people, seed=config.seed).held
         validation = Validation.of_people(
             everything, held, crop=config.crop, seed=config.seed,
-            on_unreadable=place.on_unreadable, workers=place.workers,
+            missing=place.missing, workers=place.workers, together=True,
         )  # fmt: skip
         aside = {everything.people[label] for label in set(everything.labels[held].tolist())}
     known = place.out / SCAN
-    scan = Scan.from_dict(json.loads(known.read_text())) if place.resume and known.is_file() else None
+    written = parallel.on_first(lambda: _read_scan(known).as_dict() if place.resume and known.is_file() else None)
     say(f"looking at {len(every.paths):,} faces")
     ready = prepare(
-        everything, crop=config.crop, on_unreadable=place.on_unreadable, exclude=aside, workers=place.workers,
-        known=scan,
+        everything, crop=config.crop, missing=place.missing, exclude=aside, workers=place.workers,
+        known=None if written is None else Scan.from_dict(written),
     )  # fmt: skip
     if place.pairs is not None and validation is not None:
         validation = _told_apart(validation, ready, place.pairs, say)
     if ready.skipped:
         say(f"{len(ready.skipped):,} images cannot be read and are left out; {known} lists them")
+    if validation is not None and validation.skipped:
+        path, reason = validation.skipped[0]
+        count = len(validation.skipped)
+        say(f"{count:,} images to validate on cannot be read, such as {path} ({reason}); their pairs are left out")
     if parallel.rank() == 0:
         with whole_file(known) as file:
             file.write(json.dumps(ready.scan.as_dict(), indent=1).encode())
     return ready, validation
+
+
+def _read_scan(path: Path) -> Scan:
+    try:
+        return Scan.from_dict(json.loads(path.read_bytes()))
+    except (ValueError, TypeError, KeyError):
+        raise DataFormatError(f"{path}: damaged; remove it, and the faces are looked at again") from None
 
 
 def _told_apart(validation: Validation, ready: ReadyFaces, pairs: Path, say: Say) -> Validation:

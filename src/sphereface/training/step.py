@@ -10,8 +10,8 @@ from sphereface import parallel
 from sphereface.losses import FaceLoss
 from sphereface.losses.classifier import Classifier
 from sphereface.losses.sharded import global_loss, global_mean
+from sphereface.models.inputs import to_input
 from sphereface.training.config import TrainConfig
-from sphereface.training.loop import to_input
 from sphereface.training.optimizer import clip_, gradient_norm
 from sphereface.training.precision import LossScale, precision
 

@@ -1,6 +1,7 @@
-"""Ctrl-C and SIGTERM as a wish: a run stops where it can be taken up again."""
+"""Requests to stop a run: it saves a checkpoint after the step under way, and can be resumed."""
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from sphereface import parallel
 
 @dataclass
 class Stop:
-    """Whether somebody asked to stop."""
+    """A request to stop; a program that trains in a thread sets `asked` from another one."""
 
     asked: bool = False
 
@@ -21,9 +22,15 @@ class Stop:
 
 
 @contextmanager
-def stop_signals() -> Iterator[Stop]:
-    """Take Ctrl-C and SIGTERM as a wish to stop where a run can go on; a second Ctrl-C stops at once."""
-    stop = Stop()
+def stop_on_signals(stop: Stop) -> Iterator[None]:
+    """Take Ctrl-C and SIGTERM as requests to stop; a second Ctrl-C stops at once.
+
+    Python lets the main thread alone install handlers. In any other thread this changes nothing: signals are then the
+    caller's affair.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def ask(number: int, _: FrameType | None) -> None:
         if stop.asked and number == signal.SIGINT:
@@ -32,7 +39,7 @@ def stop_signals() -> Iterator[Stop]:
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield stop
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

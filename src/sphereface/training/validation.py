@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -15,24 +15,27 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from sphereface.data.pairs import Pair
+from sphereface.choices import Missing
+from sphereface.contract import Card, Preprocessing
+from sphereface.data.lists.pairs import Pair
 from sphereface.data.people import SUFFIXES, FaceSet
-from sphereface.errors import JobFailed, UnreadableImage
+from sphereface.data.reading import Skipping, Unreadable, read_face, refusal, require_missing
+from sphereface.embed.embedder import Embedder
+from sphereface.engines.torch import run_network
+from sphereface.errors import JobFailed, Setting, UserError
 from sphereface.evaluation import verify_folds
-from sphereface.evaluation.drawing import PAIRS, Pairs, draw_pairs
+from sphereface.evaluation.rules.drawn_pairs import PAIRS, Pairs, draw_pairs
 from sphereface.faces.images import read_bytes
-from sphereface.loading.ready import OnUnreadable
-from sphereface.loading.scan import UNREADABLE, Unreadable, face_shape, read_face, scan, unreadable_image
+from sphereface.loading.scan import face_shape, scan
 from sphereface.loading.subset import Subset
 from sphereface.loading.workers import Workers
 from sphereface.metrics import angular_fisher_score, auc, best_threshold, tar_at_far
 from sphereface.models.files import unwrapped
-from sphereface.training.loop import to_input
 
 FARS = (1e-1, 1e-2, 1e-3)
 PIECE = 128  # faces that are decoded and go through the network together
+ADVICE = ("; it was readable when the run began: restore it and resume",)
 NEVER_SEEN, TRAINED_ON = "people never seen", "people who were trained on"
-NAMED = 5  # how many unreadable images an error lists
 
 Ints = NDArray[np.int64]
 Rule = Literal["authors", "best threshold"]
@@ -53,11 +56,11 @@ def hold_out(labels: Ints, names: Sequence[str], *, people: int, seed: int = 0) 
     counts = np.bincount(labels, minlength=len(names))
     able = np.flatnonzero(counts >= 2).tolist()
     if people < 2:
-        raise ValueError(f"{people} people to hold out; wanted at least 2, who can be told apart")
+        raise UserError(f"{people} people to hold out; wanted at least 2, who can be told apart")
     if people > len(able):
-        raise ValueError(f"{people} people to hold out; only {len(able)} have two photos: hold out fewer")
+        raise UserError(f"{people} people to hold out; only {len(able)} have two photos: hold out fewer")
     if np.count_nonzero(counts) - people < 2:
-        raise ValueError(f"{people} of {np.count_nonzero(counts)} people to hold out; wanted at least 2 to learn from")
+        raise UserError(f"{people} of {np.count_nonzero(counts)} people to hold out; wanted at least 2 to learn from")
     aside = np.isin(labels, sorted(able, key=lambda person: _lot(seed, names[person]))[:people])
     return HeldOut(np.flatnonzero(~aside), np.flatnonzero(aside))
 
@@ -105,27 +108,36 @@ class Validation:
         pairs: int = PAIRS,
         seed: int = 0,
         crop: str = "112x96",
-        on_unreadable: OnUnreadable = "fail",
+        missing: Missing = "fail",
         workers: int = 0,
+        together: bool = False,
     ) -> "Validation":
         """Balanced pairs, at most `pairs` of either kind, from the images at some rows of a set, or from all of it.
 
         Their images are looked at now. One that cannot be read is an error (`fail`), or its pairs are left out
-        (`skip`); the other pairs stay what they are.
+        (`skip`); the other pairs stay what they are. Where every process of several calls it, `together`, each looks at
+        its share of the images.
         """
         rows = np.arange(len(faces.labels)) if rows is None else rows
         labels = faces.labels[rows]
         drawn = draw_pairs(labels, pairs=pairs, seed=seed)
         whole = cls(Subset(faces, rows, faces.people, labels), labels, drawn, crop)._with(np.ones_like(drawn.same))
-        return whole._looked_at(on_unreadable, workers, "mend or remove them, or have them skipped")
+        way_out = ("mend or remove them, or leave their pairs out with ", Setting("missing", "skip"))
+        return whole._looked_at(missing, workers, together, way_out)
 
     @classmethod
     def of_pairs(
-        cls, pairs: Sequence[Pair], root: str | Path, *, crop: str = "112x96", workers: int = 0
+        cls,
+        pairs: Sequence[Pair],
+        root: str | Path,
+        *,
+        crop: str = "112x96",
+        workers: int = 0,
+        together: bool = False,
     ) -> "Validation":
         """The pairs of a list, whose aligned faces stand below `root`; all are looked at now, and bad ones named.
 
-        Folders count as people where no pair contradicts that.
+        Folders count as people where no pair contradicts that. `together` is as in `of_people`.
 
         >>> Validation.of_pairs(read_pairs("pairs.txt"), "lfw-112x96")
         """
@@ -142,15 +154,15 @@ class Validation:
         faces = _Listed(Path(root), paths)
         told = ((faces.labels[listed.left] == faces.labels[listed.right]) == listed.same).all()
         whole = cls(faces, faces.labels if told else None, listed, crop)
-        return whole._looked_at("fail", workers, f"align what is missing below {root}, or check root and endings")
+        way_out = (f"align what is missing below {root}, or check root and endings",)
+        return whole._looked_at("fail", workers, together, way_out)
 
-    def _looked_at(self, on_unreadable: OnUnreadable, workers: int, way_out: str) -> "Validation":
+    def _looked_at(self, missing: Missing, workers: int, together: bool, way_out: tuple[object, ...]) -> "Validation":
         """Leave out the pairs whose images cannot be read; or raise an error that counts and names these."""
-        if on_unreadable not in ("fail", "skip"):
-            raise ValueError(f"on_unreadable is {on_unreadable!r}; choose 'fail' or 'skip'")
-        unreadable = scan(self.faces, crop=self.crop, workers=workers).unreadable
-        if unreadable and on_unreadable == "fail":
-            raise UnreadableImage(_refusal(unreadable, len(self.faces.labels), way_out))
+        require_missing(missing)
+        unreadable = scan(self.faces, crop=self.crop, workers=workers, together=together).unreadable
+        if unreadable and missing == "fail":
+            raise refusal(unreadable, f"the {len(self.faces.labels):,} images to validate on", *way_out)
         bad = {image.path for image in unreadable}
         broken = np.array([path in bad for path in self.faces.paths])
         return replace(self._with(~(broken[self.pairs.left] | broken[self.pairs.right])), skipped=unreadable)
@@ -188,15 +200,8 @@ class Validation:
 
 def _of_either_kind(pairs: Pairs) -> Pairs:
     if pairs.same.all() or not pairs.same.any():
-        raise ValueError(f"{pairs.same.sum()} of {len(pairs.same)} pairs are the same person; wanted some of either")
+        raise UserError(f"{pairs.same.sum()} of {len(pairs.same)} pairs are the same person; wanted some of either")
     return pairs
-
-
-def _refusal(unreadable: Sequence[Unreadable], count: int, way_out: str) -> str:
-    named = ", ".join(f"{path} ({reason})" for path, reason in unreadable[:NAMED])
-    more = f" and {len(unreadable) - NAMED:,} more" if len(unreadable) > NAMED else ""
-    many = f"{len(unreadable):,} of the {count:,} images to validate on cannot be read"
-    return f"{many}: {named}{more}; {way_out}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,17 +289,13 @@ def embed(net: nn.Module, validation: Validation, *, batch: int = PIECE, workers
     net = unwrapped(net)  # inside DistributedDataParallel a forward pass would wait for the other processes
     device = next(net.parameters()).device
     pieces = _Pieces(validation, batch)
+    embedder = Embedder(partial(run_network, net), Card(preprocessing=Preprocessing(crop=validation.crop)))
     features = []
     helpers = Workers(workers, give_way=device.type == "cpu")
     with evaluating(net, device), closing(helpers.run(pieces, range(len(pieces)))) as loaded:
-        for piece in loaded:
-            if piece.broken is not None:
-                path, reason = piece.broken
-                raise UnreadableImage(f"{path}: {reason}; it was readable when the run began: restore it and resume")
-            faces = to_input(piece.pixels.to(device, non_blocking=True).permute(0, 3, 1, 2))
-            mirrored = faces.flip(3).contiguous(memory_format=torch.channels_last)
-            features.append(torch.cat([net(faces), net(mirrored)], 1).float().cpu())
-    return torch.cat(features).numpy()
+        for pixels in loaded:
+            features.append(embedder.embed_batch(pixels.numpy()))
+    return np.concatenate(features)
 
 
 @contextmanager
@@ -310,34 +311,26 @@ def evaluating(net: nn.Module, device: torch.device) -> Iterator[None]:
             module.training = training
 
 
-class _Piece(NamedTuple):
-    """Some decoded faces; what broke travels as text, for torch would wrap an error in a traceback."""
-
-    pixels: Tensor  # (B, H, W, 3) uint8
-    broken: Unreadable | None
-
-
-class _Pieces(Dataset[_Piece]):
-    """A validation's faces, so many at a time."""
+class _Pieces(Dataset[Tensor]):
+    """A validation's faces, some at a time: (B, H, W, 3) uint8."""
 
     def __init__(self, validation: Validation, size: int) -> None:
         if size < 1:
-            raise ValueError(f"batch is {size}; wanted at least 1")
+            raise UserError(f"batch is {size}; wanted at least 1")
         self.validation, self.size = validation, size
 
     def __len__(self) -> int:
         return -(-len(self.validation.faces.labels) // self.size)
 
-    def __getitem__(self, number: int) -> _Piece:
+    def __getitem__(self, number: int) -> Tensor:
         faces, crop = self.validation.faces, self.validation.crop
         places = range(number * self.size, min((number + 1) * self.size, len(faces.labels)))
         pixels = torch.empty((len(places), *face_shape(crop)), dtype=torch.uint8)
+        skipping = Skipping("fail", ADVICE)
         for row, place in enumerate(places):
-            try:
+            with skipping.reading(row):
                 pixels.numpy()[row] = read_face(faces, place, crop)
-            except UNREADABLE as error:
-                return _Piece(pixels, unreadable_image(faces, place, error))
-        return _Piece(pixels, None)
+        return pixels
 
 
 class Hardest(NamedTuple):

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import typer
 
-from sphereface.cli.choices import EngineName, FailOrSkip
 from sphereface.cli.evaluate import options
-from sphereface.cli.evaluate.options import PairRule, SmallName
 from sphereface.cli.evaluate.sources import load_source, naming, require_faces
 from sphereface.cli.evaluate.telling import check_out, tell
+from sphereface.errors import UserError
 
 PICTURE = "hardest.png"
 
@@ -22,9 +21,9 @@ def folder(
     features: options.Stored = None,
     pairs: int = typer.Option(3000, min=1, help="Same pairs at most, and as many different ones."),
     folds: int = typer.Option(10, min=1, help="That share nobody."),
-    rule: options.Rule = PairRule.authors,
+    rule: options.Rule = "authors",
     all_rules: options.AllRules = False,
-    missing: options.Missing = FailOrSkip.fail,
+    missing: options.Missing = "fail",
     fars: options.Fars = None,
     gallery_photos: int = typer.Option(1, min=1, help="Photos of each that are enrolled; others are looked up."),
     fpirs: options.Fpirs = None,
@@ -36,10 +35,10 @@ def folder(
     far: options.GroupFar = 1e-3,
     threshold: options.Threshold = None,
     aligned: options.Aligned = None,
-    small: options.Small = SmallName.refuse,
+    small: options.Small = "refuse",
     rounds: options.Rounds = 1000,
     seed: options.Seed = 0,
-    engine: options.Engine = EngineName.auto,
+    engine: options.Engine = "auto",
     feature_rule: options.FeatureRule = None,
     device: options.Device = "cpu",
     threads: options.Threads = None,
@@ -51,23 +50,23 @@ def folder(
     Example: sphereface evaluate folder my-people-112x96 --model model.safetensors --hardest look --groups groups.csv
     """
     from sphereface.cli.progress import bars
-    from sphereface.evaluation.folder import evaluate_folder, write_hardest
-    from sphereface.evaluation.identification import FPIRS
+    from sphereface.evaluation.protocols.folder import evaluate_folder, write_hardest
+    from sphereface.evaluation.rules.identification import FPIRS
     from sphereface.metrics.rates import FARS
 
     check_out(out)
     require_faces(faces, models)
     if hardest is not None and faces is None:
-        raise ValueError("--hardest without faces to draw; wanted the set that was embedded as FACES")
+        raise UserError("--hardest without faces to draw; wanted the set that was embedded as FACES")
     if hardest is not None and not hardest_pairs:
-        raise ValueError("--hardest with --hardest-pairs 0; wanted at least 1 to draw")
+        raise UserError("--hardest with --hardest-pairs 0; wanted at least 1 to draw")
     source = load_source(models, features, engine, feature_rule, device, threads)
-    with bars() as begin, naming({"": features}):
+    with bars() as begin, naming(image=features):
         result = evaluate_folder(
-            source, faces, pairs=pairs, folds=folds, seed=seed, rule=rule.value, all_rules=all_rules,
+            source, faces, pairs=pairs, folds=folds, seed=seed, rule=rule, all_rules=all_rules,
             fars=fars or FARS, gallery_photos=gallery_photos, fpirs=fpirs or FPIRS, ranks=ranks, splits=splits,
-            hardest=hardest_pairs, groups=groups, far=far, threshold=threshold, aligned=aligned, small=small.choice,
-            missing=missing.value, rounds=rounds,
+            hardest=hardest_pairs, groups=groups, far=far, threshold=threshold, aligned=aligned, small=small,
+            missing=missing, rounds=rounds,
             progress=begin.growing("reading features" if features else "embedding faces"),
         )  # fmt: skip
     text = result.table()

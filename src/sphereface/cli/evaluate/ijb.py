@@ -1,28 +1,14 @@
 """sphereface evaluate ijb: templates of many images, one to one and one to many."""
 
-from enum import StrEnum
 from pathlib import Path
 
 import typer
 
-from sphereface.cli.choices import EngineName, FailOrSkip
+from sphereface.choices import IjbName, Repeats
 from sphereface.cli.evaluate import options
 from sphereface.cli.evaluate.sources import load_source, naming
 from sphereface.cli.evaluate.telling import check_out, tell
-
-
-class SetName(StrEnum):
-    """Which of the two."""
-
-    ijbb = "ijbb"
-    ijbc = "ijbc"
-
-
-class RepeatsName(StrEnum):
-    """What to do with pairs that are listed twice."""
-
-    fail = "fail"
-    keep = "keep"
+from sphereface.errors import UserError
 
 
 def ijb(
@@ -31,19 +17,19 @@ def ijb(
     features: options.Stored = None,
     models: options.Models = None,
     faces: Path | None = typer.Option(None, help="With --model: the folder of aligned faces."),
-    name: SetName = typer.Option(SetName.ijbc, "--set", help="Whose lists are read."),
+    name: IjbName = typer.Option("ijbc", "--set", help="Whose lists are read."),
     score_weights: bool = typer.Option(False, "--score-weights", help="Features times their detection scores."),
     unit_length: bool = typer.Option(False, "--unit-length", help="Features at length one before they are averaged."),
-    missing: options.Missing = FailOrSkip.fail,
-    repeats: RepeatsName = typer.Option(
-        RepeatsName.fail, help="Pairs that are listed twice: keep counts them twice, as published lists may have them."
+    missing: options.Missing = "fail",
+    repeats: Repeats = typer.Option(
+        "fail", help="Pairs that are listed twice: keep counts them twice, as published lists may have them."
     ),
     fars: options.Fars = None,
     fpirs: options.Fpirs = None,
     ranks: list[int] | None = typer.Option(None, "--at-rank", min=1, help="Report this rank; may be repeated."),
     rounds: options.Rounds = 1000,
     seed: options.Seed = 0,
-    engine: options.Engine = EngineName.auto,
+    engine: options.Engine = "auto",
     feature_rule: options.FeatureRule = None,
     device: options.Device = "cpu",
     threads: options.Threads = None,
@@ -57,16 +43,16 @@ def ijb(
     Example: sphereface evaluate ijb IJBC/meta --features ijbc-features
     """
     from sphereface.cli.progress import bars
-    from sphereface.evaluation.ijb import FPIRS, RANKS, evaluate_ijb
-    from sphereface.evaluation.template_pairs import FARS
+    from sphereface.evaluation.protocols.ijb import FPIRS, RANKS, evaluate_ijb
+    from sphereface.evaluation.rules.template_pairs import FARS
 
     check_out(out)
     if models and faces is None:
-        raise ValueError("--model without --faces; wanted the folder of aligned faces, or --features that embed wrote")
+        raise UserError("--model without --faces; wanted the folder of aligned faces, or --features that embed wrote")
     source = load_source(models, features, engine, feature_rule, device, threads)
-    with bars() as begin, naming({"": features}):
+    with bars() as begin, naming(image=features):
         result = evaluate_ijb(
-            source, meta, name.value, faces=faces, missing=missing.value, repeats=repeats.value,
+            source, meta, name, faces=faces, missing=missing, repeats=repeats,
             score_weights=score_weights, unit_length=unit_length, fars=fars or FARS, fpirs=fpirs or FPIRS,
             ranks=ranks or RANKS, rounds=rounds, seed=seed,
             progress=begin.growing("reading features" if features else "embedding faces"),

@@ -1,18 +1,19 @@
 """sphereface evaluate megaface: people among up to a million strangers, from lists and stored features."""
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from sphereface.choices import ProtocolSize
 from sphereface.cli.evaluate import options
 from sphereface.cli.evaluate.sources import naming
 from sphereface.cli.evaluate.telling import check_out, tell
+from sphereface.errors import UserError
 
 if TYPE_CHECKING:
-    from sphereface.evaluation.megaface import MegaFaceResult, Protocol
+    from sphereface.evaluation.protocols.megaface import MegaFaceResult
 
 FEATURES = "A .npy or the devkit's .bin in the order of the list, or a folder that `embed` wrote; repeated: joined."
 EMBED_FIRST = (
@@ -20,13 +21,6 @@ EMBED_FIRST = (
     "and once for distractors, and name the folders with --probe-features and --distractor-features"
 )
 PROBE_SETS = ("FaceScrub", "FGNet")
-
-
-class ProtocolName(StrEnum):
-    """What MegaFace calls the protocol."""
-
-    small = "small"
-    large = "large"
 
 
 def megaface(
@@ -40,7 +34,7 @@ def megaface(
     training_images: int | None = typer.Option(
         None, min=1, help="That the model was trained on: under 500,000 the protocol is small, else large."
     ),
-    protocol: ProtocolName | None = typer.Option(None, help="Instead of --training-images."),
+    protocol: ProtocolSize | None = typer.Option(None, help="Instead of --training-images."),
     probe_set: str = typer.Option("FaceScrub", help="FaceScrub or FGNet: a name in the result and its files."),
     sizes: list[int] | None = typer.Option(
         None,
@@ -69,21 +63,21 @@ def megaface(
     --distractor-list megaface_features_list.json_1000000_1 --distractor-features megaface --training-images 494414
     """
     from sphereface.cli.progress import bars
-    from sphereface.evaluation.curve_files import write_megaface_curves
-    from sphereface.evaluation.megaface_files import load_megaface, sizes_of
+    from sphereface.evaluation.pages.curve_files import write_megaface_curves
+    from sphereface.evaluation.protocols.megaface_files import load_megaface, sizes_of
 
     check_out(out)
     if models or not probe_features or not distractor_features:
-        raise ValueError(EMBED_FIRST)
+        raise UserError(EMBED_FIRST)
     if sizes and size_lists:
-        raise ValueError("--size and --size-list are both given; wanted first so many distractors, or lists of them")
+        raise UserError("--size and --size-list are both given; wanted first so many distractors, or lists of them")
     called, probes = _protocol(training_images, protocol), _probe_set(probe_set)
     found = load_megaface(
         probe_list, distractor_list, probe_features, distractor_features, probe_noise=probe_noise,
         distractor_noise=distractor_noise, size_lists=sizes_of(size_lists) if size_lists else None,
     )  # fmt: skip
     asked: dict[str, Any] = {"sizes": sizes} if sizes else {}
-    with bars() as begin, naming({"probe ": probe_features, "distractor ": distractor_features}):
+    with bars() as begin, naming(probe=probe_features, distractor=distractor_features):
         result = found.evaluate(
             **asked, ranks=ranks, far=up_to_far, protocol=called, probe_set=probes, block=block,
             progress=begin("comparing with distractors", found.passed(sizes or ())),
@@ -94,23 +88,23 @@ def megaface(
     tell(context, result, told, text, title=told["protocol"], out=out, as_json=as_json)
 
 
-def _protocol(training_images: int | None, name: ProtocolName | None) -> "Protocol":
-    from sphereface.evaluation.megaface import protocol_of
+def _protocol(training_images: int | None, name: ProtocolSize | None) -> ProtocolSize:
+    from sphereface.evaluation.protocols.megaface import protocol_of
 
     if (training_images is None) == (name is None):
         came = "both given" if name else "both missing"
-        raise ValueError(
+        raise UserError(
             f"--training-images and --protocol are {came}; wanted one: how many images the model was trained on, "
             "or small (under 500,000) or large"
         )
-    return name.value if name is not None else protocol_of(training_images or 0)
+    return name if name is not None else protocol_of(training_images or 0)
 
 
 def _probe_set(name: str) -> str:
     """One of MegaFace's two, as it is spelled."""
     spelled = {known.lower(): known for known in PROBE_SETS}
     if name.lower() not in spelled:
-        raise ValueError(f"unknown --probe-set {name!r}; choose one of {', '.join(PROBE_SETS)}")
+        raise UserError(f"unknown --probe-set {name!r}; choose one of {', '.join(PROBE_SETS)}")
     return spelled[name.lower()]
 
 

@@ -1,33 +1,11 @@
 """Options that several protocols share: each has one name and one help text."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from sphereface.cli.choices import EngineName, FailOrSkip, RuleName
-
-
-class PairRule(StrEnum):
-    """Where thresholds of pairs come from."""
-
-    authors = "authors"
-    insightface = "insightface"
-    best = "best"
-
-
-class SmallName(StrEnum):
-    """What to do with groups that are too small to be judged."""
-
-    refuse = "refuse"
-    leave_out = "leave-out"
-
-    @property
-    def choice(self) -> Literal["refuse", "leave out"]:
-        """As the library calls it."""
-        return "refuse" if self is SmallName.refuse else "leave out"
-
+from sphereface import choices
 
 # What turns faces into features, or the features themselves.
 Models = Annotated[
@@ -42,19 +20,19 @@ Stored = Annotated[
         "--features", metavar="FOLDER", help="Instead of --model: a folder that `embed` wrote; repeated: joined models."
     ),
 ]
-Engine = Annotated[EngineName, typer.Option(help="auto: onnxruntime, or torch for another --device.")]
+Engine = Annotated[choices.Engine, typer.Option(help="auto: onnxruntime, or torch for another --device.")]
 FeatureRule = Annotated[
-    RuleName | None,
+    choices.FeatureRule | None,
     typer.Option(help="Image and mirror image concatenated (the paper), summed, or the image alone; else the card's."),
 ]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Of the network; else one a core.")]
 
 # How pairs are judged.
-Rule = Annotated[PairRule, typer.Option(help="Where mean and threshold come from, and what a tie is worth.")]
+Rule = Annotated[choices.PairRule, typer.Option(help="Where mean and threshold come from, and what a tie is worth.")]
 AllRules = Annotated[bool, typer.Option("--all-rules", help="All rules side by side.")]
 Missing = Annotated[
-    FailOrSkip,
+    choices.Missing,
     typer.Option(help="Images that are not there or cannot be read: skip leaves them out, counts and names them."),
 ]
 Fars = Annotated[
@@ -82,7 +60,7 @@ Aligned = Annotated[
     Path | None,
     typer.Option(help="The folder that `data align` made, for failures to detect in --groups."),
 ]
-Small = Annotated[SmallName, typer.Option(help="Groups that are too small to judge: an error, or left out and listed.")]
+Small = Annotated[choices.Small, typer.Option(help="Groups too small to judge: an error, or left out and listed.")]
 
 # What is told.
 Out = Annotated[Path | None, typer.Option(help="Folder for result.json and report.html.")]

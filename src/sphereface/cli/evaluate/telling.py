@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from sphereface.errors import UserError
+
 if TYPE_CHECKING:
-    from sphereface.evaluation.groups import GroupReport
-    from sphereface.evaluation.report import Result
+    from sphereface.evaluation.groups.compare import GroupReport
+    from sphereface.evaluation.pages import Result
 
 RESULT = "result.json"
 
@@ -21,7 +23,7 @@ def check_out(out: Path | None) -> None:
     if out is None:
         return
     if out.exists() and not out.is_dir():
-        raise ValueError(f"{out}: no folder; wanted one for {RESULT} and report.html")
+        raise UserError(f"{out}: no folder; wanted one for {RESULT} and report.html")
     from sphereface.reports.figures import require_matplotlib
 
     require_matplotlib()
@@ -41,8 +43,8 @@ def tell(
     """Print a result, `told` for programs or `text` for people, and write it down where that is asked for."""
     content = json.dumps(finite(told), indent=2, allow_nan=False)
     if out is not None:
-        from sphereface.data.writing import whole_file
-        from sphereface.evaluation.report import write_report
+        from sphereface.data.files.writing import whole_file
+        from sphereface.evaluation.pages import write_report
 
         out.mkdir(parents=True, exist_ok=True)
         with whole_file(out / RESULT) as file:

@@ -1,34 +1,13 @@
 """sphereface evaluate ytf: pairs of videos."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-from sphereface.cli.choices import EngineName, FailOrSkip
+from sphereface.choices import FramePolicy
 from sphereface.cli.evaluate import options
-from sphereface.cli.evaluate.options import PairRule
 from sphereface.cli.evaluate.sources import load_source, naming, require_faces
 from sphereface.cli.evaluate.telling import check_out, tell
-
-if TYPE_CHECKING:
-    from sphereface.evaluation.ytf import Policy
-
-
-class PolicyName(StrEnum):
-    """What becomes of a video's frames."""
-
-    mean_feature = "mean-feature"
-    mean_score = "mean-score"
-    max_score = "max-score"
-
-
-POLICIES: dict[PolicyName, "Policy"] = {
-    PolicyName.mean_feature: "mean feature",
-    PolicyName.mean_score: "mean score",
-    PolicyName.max_score: "max score",
-}
 
 
 def ytf(
@@ -40,17 +19,17 @@ def ytf(
         None, help="splits.txt, or the corrected one, or the folder with splits.txt. Else FACES."
     ),
     frames: int = typer.Option(100, min=1, help="Of a video at most, evenly spaced."),
-    policy: PolicyName = typer.Option(
-        PolicyName.mean_feature, help="A video as its mean feature; or the mean or highest score of two frames."
+    policy: FramePolicy = typer.Option(
+        "mean-feature", help="A video as its mean feature; or the mean or highest score of two frames."
     ),
-    rule: options.Rule = PairRule.authors,
+    rule: options.Rule = "authors",
     all_rules: options.AllRules = False,
-    missing: options.Missing = FailOrSkip.fail,
+    missing: options.Missing = "fail",
     fars: options.Fars = None,
     scratch: Path | None = typer.Option(None, help="Folder for the temporary file of max-score."),
     rounds: options.Rounds = 1000,
     seed: options.Seed = 0,
-    engine: options.Engine = EngineName.auto,
+    engine: options.Engine = "auto",
     feature_rule: options.FeatureRule = None,
     device: options.Device = "cpu",
     threads: options.Threads = None,
@@ -62,16 +41,16 @@ def ytf(
     Example: sphereface evaluate ytf ytf-112x96 --splits splits_corrected.txt --model model.safetensors
     """
     from sphereface.cli.progress import bars
-    from sphereface.evaluation.ytf import evaluate_ytf
+    from sphereface.evaluation.protocols.ytf import evaluate_ytf
     from sphereface.metrics.rates import FARS
 
     check_out(out)
     require_faces(faces, models)
     source = load_source(models, features, engine, feature_rule, device, threads)
-    with bars() as begin, naming({"": features}):
+    with bars() as begin, naming(image=features):
         result = evaluate_ytf(
-            source, faces, splits, frames=frames, policy=POLICIES[policy], rule=rule.value, all_rules=all_rules,
-            missing=missing.value, fars=fars or FARS, rounds=rounds, seed=seed, scratch=scratch,
+            source, faces, splits, frames=frames, policy=policy, rule=rule, all_rules=all_rules,
+            missing=missing, fars=fars or FARS, rounds=rounds, seed=seed, scratch=scratch,
             progress=begin.growing("reading features" if features else "embedding frames"),
         )  # fmt: skip
     title = f"Videos: {result.data}"

@@ -1,0 +1,1 @@
+"""Photos become faces: what `sphereface data align` runs."""

@@ -1,0 +1,320 @@
+"""A folder of photos becomes a folder of faces: in parallel, restartable, and nothing left out in silence.
+
+Photos are taken in fixed chunks of their sorted order. A chunk's faces are written first, each under a hidden name and
+then renamed; its journal, with what became of each photo, comes last. So a run that was killed leaves whole faces and
+whole journals only, and the next one goes on with the first chunk that has no journal. What to do with photos without a
+face is decided at the end, from the journals: another policy needs no new detection.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from sphereface import __version__
+from sphereface.choices import ImageFormat, Misses, WhichFace
+from sphereface.contract import Alignment, Record
+from sphereface.data.aligning.face_names import FaceNames, face_names
+from sphereface.data.files.workers import mapping
+from sphereface.data.lists.landmarks import read_landmarks, write_landmarks
+from sphereface.data.manifest import Manifest, read_manifest, require_photos, write_manifest
+from sphereface.data.names import checked
+from sphereface.data.people import find_images
+from sphereface.errors import DataFormatError, JobFailed, UnreadableImage, UserError
+from sphereface.faces.detections import Detections, choose
+from sphereface.faces.detector import Detector
+from sphereface.faces.images import JPEG_QUALITY, Image, decode, encode_jpeg, encode_png, inspect, read_bytes
+from sphereface.faces.warp import align, centre_crop, targets
+
+CHUNK = 32  # photos; fixed, so that neither the number of workers nor a restart changes a bit
+PIXELS = 64_000_000  # decoded at a time
+JOURNAL = ".align"  # a folder in the target while a run is unfinished
+REPORT, LANDMARKS = "report.json", "landmarks.txt"
+
+Points = Sequence[tuple[float, float]]  # of a face
+
+
+@dataclass(frozen=True)
+class Job:
+    """What determines the faces that come out; a run can be taken up again by an equal job only."""
+
+    source: Path
+    target: Path
+    detector: str = "mtcnn"
+    preset: str = "paper"
+    model: Path | None = None
+    landmarks: Path | None = None  # given points: no detector runs
+    choice: WhichFace = "centre"
+    template: str = "sphereface"
+    crop: str = "112x96"
+    antialias: bool = True
+    format: ImageFormat = "jpg"
+    quality: int = JPEG_QUALITY
+
+    def settings(self) -> dict[str, str]:
+        """The choices, as the manifest records them."""
+        finder = "landmarks" if self.landmarks else self.detector
+        shown: dict[str, object] = {"found by": finder, "choice": self.choice, "antialias": self.antialias}
+        if finder == "mtcnn":
+            shown["preset"] = self.preset
+        shown["format"] = f"jpg, quality {self.quality}" if self.format == "jpg" else "png"
+        return {name: str(value) for name, value in shown.items()}
+
+    def encode(self, face: Image) -> bytes:
+        """A face as it is stored."""
+        return encode_png(face) if self.format == "png" else encode_jpeg(face, quality=self.quality)
+
+    def digest(self, photos: Sequence[str]) -> str:
+        """A hash of the choices and of the photos, by name, size and time."""
+        files = [(path, *_state(self.source / path)) for path in photos]
+        given = [_state(path) for path in (self.model, self.landmarks) if path]
+        known = {**asdict(self), "source": str(self.source.resolve()), "target": ""}
+        text = json.dumps([CHUNK, __version__, known, files, given], default=str)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one photo; a dataclass, as the names of files need not be Unicode text."""
+
+    path: str
+    found: int = 0  # faces
+    landmarks: Sequence[Points] = ()  # of each face written, in the photo
+    reason: str = ""  # why it could not be read
+
+
+class AlignReport(Record):
+    """What became of all photos: each one without a face, with several, or unreadable is named."""
+
+    photos: int
+    found: int
+    faces: int
+    none: tuple[str, ...]
+    several: dict[str, int]
+    unreadable: dict[str, str]
+    centre_crops: int = 0
+    ignored: tuple[str, ...] = ()  # files that are no images by their names
+    unlisted: dict[str, list[Points]] = Field(default_factory=dict)  # points of photos that landmarks.txt cannot name
+
+
+def align_folder(
+    job: Job,
+    *,
+    misses: Misses = "skip",
+    workers: int = 1,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> AlignReport:
+    """Make the faces of a folder; `progress` hears how many photos of how many are done.
+
+    The target holds the source's tree, `landmarks.txt`, `report.json`, and at last `manifest.json`.
+    """
+    targets(job.template, job.crop)  # unknown names are errors before any work
+    photos, ignored = _list(job)
+    digest = job.digest(photos)
+    if _claim(job, digest):
+        progress(len(photos), len(photos))
+        return AlignReport.model_validate_json((job.target / REPORT).read_bytes())
+    names = face_names(photos, job.format)
+    chunks = [
+        Chunk(job, number, {path: names[path] for path in photos[start : start + CHUNK]})
+        for number, start in enumerate(range(0, len(photos), CHUNK))
+    ]
+    waiting = [chunk for chunk in chunks if not chunk.journal.is_file()]
+    done = len(photos) - sum(len(chunk.names) for chunk in waiting)
+    progress(done, len(photos))
+    with mapping(min(workers, len(waiting))) as run:
+        for chunk, _ in zip(waiting, run(align_chunk, waiting), strict=True):
+            done += len(chunk.names)
+            progress(done, len(photos))
+    outcomes = [Outcome(**row) for chunk in chunks for row in json.loads(chunk.journal.read_text())]
+    return _finish(job, digest, outcomes, names, ignored, misses)
+
+
+def _list(job: Job) -> tuple[list[str], list[str]]:
+    source, target = job.source.resolve(), job.target.resolve()
+    if source == target or source in target.parents or target in source.parents:
+        raise UserError(f"source {job.source} and target {job.target} lie in each other; choose a target beside it")
+    require_photos(job.source)
+    photos, ignored = find_images(job.source)
+    if not photos:
+        raise DataFormatError(f"{job.source}: no photo below it; wanted .jpg, .png, .webp, .bmp or .tif files")
+    strangers = sorted(set(_given(job.landmarks)) - set(photos)) if job.landmarks else []
+    if strangers:
+        raise DataFormatError(
+            f"{job.landmarks}: {len(strangers):,} of its lines name no photo below {job.source}, such as {strangers[0]}"
+        )
+    return photos, ignored
+
+
+def _claim(job: Job, digest: str) -> bool:
+    """Take the target for this job, or refuse one that holds something else; True if all is done already."""
+    signature = job.target / JOURNAL / "job"
+    if signature.is_file():
+        if signature.read_text() != digest:
+            raise UserError(
+                f"{job.target} holds an unfinished run with other choices, other photos or another version; "
+                "finish that one, or choose a new folder"
+            )
+        return False
+    if job.target.exists() and any(path.name != JOURNAL for path in job.target.iterdir()):
+        manifest = read_manifest(job.target)
+        if manifest is not None and manifest.settings.get("job") == digest:
+            return True
+        raise UserError(f"{job.target} holds something else; choose a new or empty folder")
+    signature.parent.mkdir(parents=True, exist_ok=True)
+    part = signature.with_suffix(".part")
+    part.write_text(digest)
+    part.replace(signature)
+    return False
+
+
+class Chunk(NamedTuple):
+    """Some photos of a job, with what their faces are called."""
+
+    job: Job
+    number: int
+    names: dict[str, FaceNames]
+
+    @property
+    def journal(self) -> Path:
+        """The file that says what became of them."""
+        return self.job.target / JOURNAL / f"{self.number:08d}.json"
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Put bytes under a name, whole or not at all; the hidden name is the chunk's own, so no two writers meet."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = self.job.target / JOURNAL / f"{self.number}.part"
+        part.write_bytes(data)
+        part.replace(path)
+
+
+def align_chunk(chunk: Chunk) -> None:
+    """Write the faces of a chunk, then its journal."""
+    outcomes: list[Outcome] = []
+    for photos in _decoded(chunk, outcomes):
+        for path, found in zip(photos, _find(chunk.job, photos), strict=True):
+            outcomes.append(_write_faces(chunk, path, photos[path], found))
+    rows = [asdict(outcome) for outcome in sorted(outcomes, key=lambda outcome: outcome.path)]
+    chunk.write(chunk.journal, json.dumps(rows).encode())
+
+
+def _decoded(chunk: Chunk, outcomes: list[Outcome]) -> Iterator[dict[str, Image]]:
+    """The photos of a chunk, as many at a time as the memory should hold; unreadable ones go to the outcomes."""
+    photos: dict[str, Image] = {}
+    pixels = 0
+    for path in chunk.names:
+        try:
+            data = read_bytes(chunk.job.source / path)
+            header = inspect(data, source=path)
+            if photos and pixels + header.width * header.height > PIXELS:
+                yield photos
+                photos, pixels = {}, 0
+            photos[path] = decode(data, source=path)
+            pixels += header.width * header.height
+        except UnreadableImage as error:
+            outcomes.append(Outcome(path, reason=error.reason))
+    yield photos
+
+
+def _find(job: Job, photos: dict[str, Image]) -> list[Detections]:
+    if job.landmarks is None:
+        return _detector(job.detector, job.preset, job.model).detect_many(list(photos.values()))
+    given = _given(job.landmarks)
+    return [_listed(given[path]) if path in given else Detections.none() for path in photos]
+
+
+def _listed(points: NDArray[np.float64]) -> Detections:
+    """Given landmarks (N, 5, 2) as if a detector had found them."""
+    boxes = np.concatenate([points.min(axis=1), points.max(axis=1)], axis=1)
+    return Detections(boxes.astype(np.float32), np.ones(len(points), np.float32), points.astype(np.float32))
+
+
+def _write_faces(chunk: Chunk, path: str, photo: Image, found: Detections) -> Outcome:
+    job, kept = chunk.job, choose(found, photo, chunk.job.choice).landmarks.astype(np.float64).round(3)  # as listed
+    for number, points in enumerate(kept, start=1):
+        try:
+            face = align(photo, points, job.template, job.crop, antialias=job.antialias)
+        except UserError as error:
+            raise UserError(_shown(path), ": ", *error.parts) from error
+        chunk.write(job.target / chunk.names[path].of(number), job.encode(face))
+    return Outcome(path, len(found), kept.tolist())
+
+
+def _finish(
+    job: Job, digest: str, outcomes: list[Outcome], names: dict[str, FaceNames], ignored: list[str], misses: Misses
+) -> AlignReport:
+    """From journals to report, landmark list and manifest."""
+    last = Chunk(job, -1, names)
+    none = [outcome.path for outcome in outcomes if not outcome.found and not outcome.reason]
+    unreadable = {_shown(outcome.path): outcome.reason for outcome in outcomes if outcome.reason}
+    points = {outcome.path: outcome.landmarks for outcome in outcomes if outcome.found}
+    centre = none if misses == "centre" else []
+    for path in centre:
+        face = centre_crop(decode(read_bytes(job.source / path), source=path), job.crop)
+        last.write(job.target / names[path].first, job.encode(face))
+    report = AlignReport(
+        photos=len(outcomes),
+        found=sum(outcome.found > 0 for outcome in outcomes),
+        faces=sum(len(outcome.landmarks) for outcome in outcomes),
+        none=tuple(map(_shown, none)),
+        several={_shown(outcome.path): outcome.found for outcome in outcomes if outcome.found > 1},
+        unreadable=unreadable,
+        centre_crops=len(centre),
+        ignored=tuple(map(_shown, ignored)),
+        unlisted={_shown(path): list(faces) for path, faces in points.items() if not _listable(path)},
+    )
+    last.write(job.target / REPORT, report.model_dump_json(indent=2).encode() + b"\n")
+    if misses == "fail" and (none or unreadable):
+        example = [*report.none, *unreadable][0]
+        raise JobFailed(
+            f"{len(none):,} photos without a face and {len(unreadable):,} unreadable, such as {example}; all are "
+            f"listed in {job.target / REPORT}; --misses skip or --misses centre goes on from here"
+        )
+    listed = {path: np.array(faces) for path, faces in points.items() if _listable(path)}
+    write_landmarks(job.target / LANDMARKS, listed)
+    made = Alignment.model_validate({"template": job.template, "crop": job.crop})
+    settings = {**job.settings(), "misses": misses, "job": digest}
+    manifest = Manifest(alignment=made, made_by=f"sphereface {__version__} data align", settings=settings)
+    write_manifest(job.target, manifest)
+    shutil.rmtree(job.target / JOURNAL)
+    return report
+
+
+def _listable(path: str) -> bool:
+    """Whether a list of lines can hold a photo's name."""
+    try:
+        checked(path, "a list")
+    except DataFormatError:
+        return False
+    return path == path.strip().removeprefix("\ufeff")
+
+
+def _shown(path: str) -> str:
+    r"""A photo's name as text; a byte that is no UTF-8, as old archives have them, becomes `\udce9`."""
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
+def _state(path: Path) -> tuple[int, int]:
+    try:
+        state = path.stat()
+    except OSError:
+        return -1, -1  # a link to nothing, say: reading it gives the reason
+    return state.st_size, state.st_mtime_ns
+
+
+@lru_cache(maxsize=2)
+def _detector(name: str, preset: str, model: Path | None) -> Detector:
+    return Detector(name, preset, model, threads=1)
+
+
+@lru_cache(maxsize=2)
+def _given(path: Path) -> dict[str, NDArray[np.float64]]:
+    return read_landmarks(path)

@@ -1,0 +1,167 @@
+"""Every format behind one door: what a path holds is recognised, and one format becomes another.
+
+| format | what it is |
+|---|---|
+| folder | `NAME/photo.jpg` |
+| rec | InsightFace's `.rec` with `.idx`, or a folder with one |
+| tar | WebDataset shards: a `.tar`, or a folder of them |
+| zip | a `.zip` of `NAME/photo.jpg` |
+| list | a Caffe list, `.txt` or `.lst`, of images below a root |
+"""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+
+from sphereface.choices import SetFormat
+from sphereface.data.files.writing import Progress, flush, new_files, new_folder, silent
+from sphereface.data.formats.lists import ListSet, write_list
+from sphereface.data.formats.mnist import IMAGES, MnistSet, find_images
+from sphereface.data.formats.records import RecordSet, write_records
+from sphereface.data.formats.shards import SAMPLES, ShardSet, write_shards
+from sphereface.data.formats.zips import ZipSet, write_zip
+from sphereface.data.manifest import NAME as MANIFEST
+from sphereface.data.manifest import manifest_path
+from sphereface.data.names import checked, placed
+from sphereface.data.people import FaceSet, PeopleFolder
+from sphereface.data.reading import read_image
+from sphereface.errors import DataFormatError, UserError
+
+ENDINGS: dict[SetFormat, tuple[str, ...]] = {"zip": (".zip",), "list": (".txt", ".lst")}  # always one file
+KNOWN = (
+    "a folder with a folder for each person, a .rec, a .tar or a folder of them, a .zip, a Caffe list (.txt, .lst), "
+    "MNIST's idx files"
+)
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What a conversion did: how many images of how many people, and which files of the source are no images."""
+
+    images: int
+    people: int
+    ignored: tuple[str, ...]
+
+
+def open_set(path: str | Path, *, root: str | Path | None = None) -> FaceSet:
+    """The set of faces at a path, whatever its format; `root` is where a list's paths begin.
+
+    >>> len(open_set("faces_emore/train.rec").people)
+    85742
+    """
+    path = Path(path)
+    if root is not None and path.suffix.lower() not in (".txt", ".lst"):
+        raise UserError(f"{path} is no list; a root belongs to lists of images (.txt, .lst)")
+    if path.is_dir():
+        return _open_folder(path)
+    if not path.exists():
+        raise DataFormatError(f"{path}: no such file or folder")
+    if IMAGES in path.name:
+        return MnistSet(path)
+    match path.suffix.lower():
+        case ".rec":
+            return RecordSet(path)
+        case ".tar":
+            return ShardSet(path)
+        case ".zip":
+            return ZipSet(path)
+        case ".txt" | ".lst":
+            return ListSet(path, root)
+    raise DataFormatError(f"{path}: no set of faces that is known here; wanted {KNOWN}")
+
+
+def _open_folder(path: Path) -> FaceSet:
+    records = sorted(path.glob("*.rec"))
+    if len(records) > 1:
+        raise DataFormatError(
+            f"{path}: {', '.join(file.name for file in records)} in one folder; name the one you want"
+        )
+    if records:
+        return RecordSet(records[0])
+    if any(path.glob("*.tar")):
+        return ShardSet(path)
+    if find_images(path):
+        return MnistSet(path)
+    try:
+        return PeopleFolder(path)
+    except DataFormatError as error:
+        raise DataFormatError(f"{path}: no set of faces that is known here; wanted {KNOWN}") from error
+
+
+def convert(
+    source: str | Path,
+    target: str | Path,
+    *,
+    to: SetFormat,
+    root: str | Path | None = None,
+    size: int = SAMPLES,
+    progress: Progress = silent,
+) -> Converted:
+    """Write a set in another format; images keep their bytes, their order and their names.
+
+    The target appears whole or not at all, and nothing is written over. `rec` and `tar` make a folder, or a file if the
+    target ends in `.rec` or `.tar`; `size` is the number of samples in a shard. A list names files, so it is made of a
+    folder or another list only, and read with that root. A manifest is copied to where the new format has it.
+    """
+    source, target = Path(source), Path(target)
+    if to in ENDINGS and target.suffix not in ENDINGS[to]:
+        raise UserError(f"{target}: the name of a {to} ends in {' or '.join(ENDINGS[to])}")
+    faces = open_set(source, root=root)
+    if to == "list" and not isinstance(faces, PeopleFolder | ListSet):
+        raise UserError(f"{source}: its images are no files that a list could name; convert it to a folder first")
+    if to == "list" or target.suffix == f".{to}":
+        with new_files(target, *_companions(target, to)) as room:
+            _copy_manifest(source, manifest_path(room / target.name, is_folder=False))
+            _write(room / target.name, faces, to, size, progress)
+    else:
+        with new_folder(target) as folder:
+            _copy_manifest(source, manifest_path(folder))
+            _write(folder / "train.rec" if to == "rec" else folder, faces, to, size, progress)
+            for file in folder.iterdir() if to != "folder" else ():  # a folder's many files would take too long
+                flush(file)
+    ignored = tuple(name for name in getattr(faces, "ignored", ()) if name != MANIFEST)
+    return Converted(len(faces.labels), len(np.unique(faces.labels)), ignored)
+
+
+def _write(path: Path, faces: FaceSet, to: SetFormat, size: int, progress: Progress) -> None:
+    match to:
+        case "folder":
+            _write_folder(path, faces, progress)
+        case "rec":
+            write_records(path, faces, progress=progress)
+        case "tar":
+            write_shards(path, faces, size=size, progress=progress)
+        case "zip":
+            write_zip(path, faces, progress=progress)
+        case "list":
+            write_list(path, faces, progress=progress)
+        case _:
+            raise UserError(f"unknown format {to!r}; choose one of {', '.join(get_args(SetFormat))}")
+
+
+def _write_folder(folder: Path, faces: FaceSet, progress: Progress) -> None:
+    for index, label in enumerate(faces.labels.tolist()):
+        name = checked(placed(faces.people[label], faces.paths[index]), folder.name)
+        path = folder / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as file:
+                file.write(read_image(faces, index))
+        except (FileExistsError, NotADirectoryError):
+            raise DataFormatError(f"two images of the source are called {name!r}; a folder holds a name once") from None
+        progress(index + 1)
+
+
+def _companions(target: Path, to: SetFormat) -> tuple[Path, ...]:
+    """The other files that come with a target."""
+    records = (target.with_suffix(".idx"), target.with_suffix(".lst"), target.with_name("property"))
+    return (*(records if to == "rec" else ()), manifest_path(target, is_folder=False))
+
+
+def _copy_manifest(source: Path, place: Path) -> None:
+    manifest = manifest_path(source)
+    if manifest.is_file():
+        shutil.copyfile(manifest, place)

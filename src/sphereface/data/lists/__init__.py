@@ -1,0 +1,1 @@
+"""Lists of tests: pairs, videos, MegaFace, IJB, attributes, landmarks."""

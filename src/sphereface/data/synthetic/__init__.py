@@ -1,0 +1,1 @@
+"""Synthetic faces, and sets of them in the shape of published ones."""

@@ -1,0 +1,1 @@
+"""Thresholds for stated rates, measured on people."""

@@ -1,0 +1,76 @@
+"""A model file calibrated on people: from their faces, or from features of these, to the card in the file."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sphereface.choices import Missing, Weigh
+from sphereface.contract import Card
+from sphereface.data.formats.sets import open_set
+from sphereface.embed import store
+from sphereface.embed.embedder import BATCH, Embedder
+from sphereface.embed.run import embed_set
+from sphereface.evaluation.calibration.measure import (
+    FPIRS,
+    Calibration,
+    calibrate_features,
+    calibrated_path,
+    require_maker,
+    require_support,
+    write_calibration,
+)
+from sphereface.metrics.rates import ROUNDS
+from sphereface.zoo import card_of
+
+Growing = Callable[[str], Callable[[int, int], None]]
+
+
+def calibrate_model(
+    model: str | Path,
+    data: str | Path,
+    *,
+    out: str | Path | None = None,
+    fars: Sequence[float] | None = None,
+    fpirs: Sequence[float] = FPIRS,
+    gallery_sizes: Sequence[int] = (),
+    weigh: Weigh = "people",
+    measured_on: str = "",
+    rounds: int = ROUNDS,
+    seed: int = 0,
+    batch: int = BATCH,
+    threads: int | None = None,
+    workers: int = 2,
+    missing: Missing = "fail",
+    say: Callable[[str], None] = lambda _: None,
+    begin: Growing = lambda _what: lambda _done, _all: None,
+) -> tuple[Calibration, Card]:
+    """Calibrate a model on people, and write the thresholds into its card, or into that of a copy at `out`.
+
+    `data` is a set of aligned faces in any format, or the features that `sphereface embed` made of one with this very
+    model. Features of faces are kept no longer than they are needed. Where a rate is refused, no face is embedded and
+    nothing is written. `begin` starts a progress bar for a step.
+
+    >>> calibrate_model("model.safetensors", "our-people", fars=[1e-3])[0].table()
+    """
+    model, data = Path(model), Path(data)
+    card_of(model)  # what cannot be written is said before the work
+    calibrated_path(model, out)
+    with tempfile.TemporaryDirectory() as room:
+        if store.holds_features(data):
+            features = store.open_features(data)
+            require_maker(model, features.card, "" if features.card.members else features.manifests[0].model)
+        else:
+            require_support(open_set(data).labels, fars=fars, fpirs=fpirs, gallery_sizes=gallery_sizes)
+            made = embed_set(
+                data, Path(room) / "features", Embedder.load(model, threads=threads), batch=batch, workers=workers,
+                missing=missing, say=say, progress=begin("embedding faces"),
+            )  # fmt: skip
+            features = store.open_features(made.folder)
+        if features.unreadable:
+            say(f"{len(features.unreadable):,} images could not be read, such as {min(features.unreadable)}")
+        compared = begin("comparing people")
+        found = calibrate_features(
+            features, measured_on=measured_on, fars=fars, fpirs=fpirs, gallery_sizes=gallery_sizes, weigh=weigh,
+            rounds=rounds, seed=seed, progress=lambda done: compared(done, len(features)),
+        )  # fmt: skip
+        return found, write_calibration(model, found, out=out)

@@ -1,0 +1,75 @@
+"""What a calibration found: thresholds and the impostor tail, for a card, for JSON and for people to read."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sphereface.contract import Card, ImpostorTail, Threshold
+from sphereface.errors import ContractMismatch, UserError
+from sphereface.metrics.support import lowest_far
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Thresholds with their intervals, and how often different people score how high."""
+
+    thresholds: tuple[Threshold, ...]
+    tail: ImpostorTail
+    photos: int
+    made_with: Card | None = field(default=None, repr=False)  # the card of the model that made the features
+    model: str = ""  # SHA-256 of its file, where features name it
+
+    def at_far(self, far: float) -> Threshold:
+        """The threshold for comparing two faces at a false accept rate."""
+        return self._find(lambda each: each.fpir is None and np.isclose(each.far, far), f"FAR {far:g}")
+
+    def at_fpir(self, fpir: float, gallery_size: int) -> Threshold:
+        """The threshold for searching a gallery at a rate of strangers who find somebody."""
+        return self._find(
+            lambda each: each.gallery_size == gallery_size and each.fpir is not None and np.isclose(each.fpir, fpir),
+            f"FPIR {fpir:g} with {gallery_size:,} people",
+        )
+
+    def card(self, card: Card) -> Card:
+        """A model's card with this calibration, in the place of an older one."""
+        if card.feature_rule != self.tail.feature_rule:
+            raise ContractMismatch(
+                f"the calibration is of features under the rule {self.tail.feature_rule}, the card's rule is "
+                f"{card.feature_rule}; calibrate features made under that rule"
+            )
+        made = self.made_with
+        for what in ("name", "architecture", "preprocessing", "members") if made is not None else ():
+            if getattr(made, what) != getattr(card, what):
+                raise ContractMismatch(
+                    f"the calibration is of features of another model: their card has {what} {getattr(made, what)!r}, "
+                    f"this one {getattr(card, what)!r}; calibrate features of this model"
+                )
+        return card.model_copy(update={"thresholds": self.thresholds, "impostor_tail": self.tail})
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "thresholds": [each.model_dump(mode="json") for each in self.thresholds],
+            "impostor_tail": self.tail.model_dump(mode="json"),
+            "photos": self.photos,
+            "lowest_far": lowest_far(self.tail.people),
+        }
+
+    def table(self) -> str:
+        """The thresholds as plain text."""
+        says = "every two people" if self.tail.weigh == "people" else "every two photos"
+        lines = [
+            f"{self.tail.measured_on}: {self.tail.people:,} people, {self.photos:,} photos, {self.tail.pairs:,} pairs "
+            f"of different people; {says} have the same say",
+            f"{'rate':<34}{'score':>8}   95 %",
+            *map(str, self.thresholds),
+        ]
+        return "\n".join(lines)
+
+    def _find(self, matches: Callable[[Threshold], bool | np.bool_], what: str) -> Threshold:
+        for each in self.thresholds:
+            if matches(each):
+                return each
+        raise UserError(f"no threshold for {what} was asked for; name it when calibrating")

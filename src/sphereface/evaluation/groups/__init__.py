@@ -1,0 +1,1 @@
+"""Error rates of groups of people at one threshold."""

@@ -1,0 +1,70 @@
+"""In which photos a face was found, as `sphereface data align` tells it, and how often none was."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from sphereface.data.aligning.run import LANDMARKS, REPORT, AlignReport
+from sphereface.data.lists.attributes import Attributes
+from sphereface.data.lists.landmarks import read_landmarks
+from sphereface.errors import DataFormatError
+from sphereface.metrics.rates import Rate, rates_over_people
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Detection:
+    """The photos in which a face was found, and those in which none was; unreadable ones count as neither."""
+
+    found: tuple[str, ...]
+    none: tuple[str, ...]
+
+    @property
+    def paths(self) -> list[str]:
+        """All of them, those with a face first."""
+        return [*self.found, *self.none]
+
+    @property
+    def people(self) -> list[str]:
+        """Whose they are: the name of the outermost folder."""
+        return [path.split("/", 1)[0] for path in self.paths]
+
+    def failures(self, table: Attributes, attribute: str, *, rounds: int, seed: int) -> dict[str, Rate]:
+        """The share of each group's photos without a face; intervals over people."""
+        paths, people = self.paths, self.people
+        failed = np.arange(len(paths)) >= len(self.found)
+        groups = np.array([group or "" for group in table.groups_of(attribute, people, paths)])
+        whose = np.array(people)
+        rates = {}
+        for name in sorted(set(groups.tolist()) - {""}):
+            mine = groups == name
+            rates[name] = _share(failed[mine], whose[mine], rounds, seed)
+        return rates
+
+
+def _share(failed: NDArray[np.bool_], people: NDArray[np.str_], rounds: int, seed: int) -> Rate:
+    def measure(weights: Floats) -> Floats:
+        return np.array([weights[failed].sum() / weights.sum()])
+
+    return rates_over_people(measure, people, people, rounds=rounds, seed=seed)[0]
+
+
+def read_detection(aligned: str | Path) -> Detection:
+    """What `sphereface data align` found; `aligned` is the folder that it made, or the `report.json` in it."""
+    path = Path(aligned)
+    path = path / REPORT if path.is_dir() else path
+    try:
+        report = AlignReport.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise DataFormatError(f"{path}: no report of sphereface data align; name the folder that it made") from error
+    found = (*read_landmarks(path.with_name(LANDMARKS)), *report.unlisted)
+    if len(found) != report.found:
+        raise DataFormatError(
+            f"{path.with_name(LANDMARKS)}: {len(found):,} photos, but {path.name} says {report.found:,}; "
+            "the two are of different runs: align again"
+        )
+    return Detection(found, report.none)

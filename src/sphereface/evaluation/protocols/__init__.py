@@ -1,0 +1,1 @@
+"""The protocols, one a file: LFW, YTF, MegaFace, IJB, your own people."""

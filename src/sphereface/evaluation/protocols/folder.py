@@ -1,0 +1,211 @@
+"""Your own people: any set of faces with names as a test, without a list of pairs.
+
+- **Verification**: as many same as different pairs, drawn by seed in ten folds that share nobody, judged by one of the
+  rules of `verification.py`, as LFW's are.
+- **Identification**: some photos of everybody are enrolled, the others looked up; closed set and open set, in
+  `identification.py`.
+- **Hardest pairs**: the least alike of one person and the most alike of two, among all pairs of the set, as pictures:
+  wrong labels are found there first.
+- **Groups**: with a table, error rates of groups of people, in `groups.py`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sphereface.choices import Missing, PairRule
+from sphereface.data.files.writing import whole_file
+from sphereface.data.formats.sets import open_set
+from sphereface.data.lists.attributes import read_attributes
+from sphereface.data.reading import read_face
+from sphereface.embed.store import FeatureStore
+from sphereface.errors import DataFormatError, Setting, UserError
+from sphereface.evaluation.groups.compare import FMR, Small, groups_of_set
+from sphereface.evaluation.groups.result import GroupReport
+from sphereface.evaluation.rules.drawn_pairs import FOLDS, PAIRS, draw_pairs
+from sphereface.evaluation.rules.identification import FPIRS, RANKS, SPLITS, Identification, identify
+from sphereface.evaluation.rules.pairs import Asked, PairsResult, Problem
+from sphereface.evaluation.rules.verification import RULES
+from sphereface.evaluation.sources import Embeds, Progress, WholeSet, embed_whole, silent
+from sphereface.metrics.impostors import highest_different, same_pairs, scores_of, unit_rows
+from sphereface.metrics.rates import FARS, ROUNDS
+from sphereface.reports.figures import Picture, contact_sheet
+
+HARDEST = 12  # pairs of either kind
+COLUMNS = 4  # pairs beside each other in the picture
+STRIP = 18  # pixels below a pair, for its score
+
+
+class HardPair(NamedTuple):
+    """Two images, whether they show one person, and the cosine of their features."""
+
+    left: str
+    right: str
+    same: bool
+    score: float
+
+
+@dataclass(frozen=True)
+class FolderResult:
+    """What a model does on your own people."""
+
+    verification: PairsResult
+    identification: Identification
+    hardest: tuple[HardPair, ...]  # same pairs, the least alike first; then different ones, the most alike first
+    groups: GroupReport | None = None
+    faces: Path | None = None  # where they are; None if only their features were given
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            **self.verification.as_dict(),
+            "identification": self.identification.as_dict(),
+            "hardest": [pair._asdict() for pair in self.hardest],
+            "groups": None if self.groups is None else self.groups.as_dict(),
+        }
+
+    def table(self) -> str:
+        """The result as plain text."""
+        hard = [
+            f"{'same' if pair.same else 'different'}  {pair.score:+.4f}  {pair.left}  {pair.right}"
+            for pair in self.hardest
+        ]
+        parts = [self.verification.table(), self.identification.table()]
+        parts += ["\n".join(["hardest pairs (cosine)", *hard])] if hard else []
+        parts += [] if self.groups is None else [self.groups.table()]
+        return "\n\n".join(parts)
+
+
+def evaluate_folder(
+    source: Embeds | FeatureStore,
+    data: str | Path | None = None,
+    *,
+    pairs: int = PAIRS,
+    folds: int = FOLDS,
+    seed: int = 0,
+    rule: PairRule = "authors",
+    all_rules: bool = False,
+    fars: Sequence[float] = FARS,
+    gallery_photos: int = 1,
+    fpirs: Sequence[float] = FPIRS,
+    ranks: int = RANKS,
+    splits: int = SPLITS,
+    hardest: int = HARDEST,
+    groups: str | Path | None = None,
+    far: float = FMR,
+    threshold: float | None = None,
+    aligned: str | Path | None = None,
+    small: Small = "refuse",
+    missing: Missing = "fail",
+    rounds: int = ROUNDS,
+    progress: Progress = silent,
+) -> FolderResult:
+    """Test a model on a set of named people: aligned faces in any format, or the features that `embed` stored of them.
+
+    At most `pairs` of either kind are drawn. `missing="skip"` leaves out images that cannot be read, and counts them.
+    `groups` is a table for `groups.py`, `far` the false match rate of its threshold, unless `threshold` is given,
+    `aligned` what `data align` made, for failures to detect.
+
+    >>> result = evaluate_folder(Embedder.load("model.onnx"), "my-people-112x96")
+    >>> print(result.table())
+    """
+    asked = Asked(rule, all_rules, missing, tuple(fars), rounds, seed)
+    table = None if groups is None else read_attributes(groups)
+    whole = embed_whole(source, data, missing=missing, progress=progress)
+    report = None
+    if table is not None:  # first: whatever does not fit the table is said before the long part
+        report = groups_of_set(
+            whole, table, far=far, threshold=threshold, aligned=aligned, small=small, missing=missing,
+            rounds=rounds, seed=seed,
+        )  # fmt: skip
+    return FolderResult(
+        verification=_verify(whole, asked, pairs, folds),
+        identification=identify(
+            whole.features, whole.labels, gallery_photos=gallery_photos, fpirs=fpirs, ranks=ranks, splits=splits,
+            rounds=rounds, seed=seed,
+        ),
+        hardest=hardest_pairs(whole, hardest),
+        groups=report,
+        faces=None if data is None else Path(data),
+    )  # fmt: skip
+
+
+def _verify(whole: WholeSet, asked: Asked, pairs: int, folds: int) -> PairsResult:
+    left, right, same, fold = draw_pairs(whole.labels, pairs=pairs, folds=folds, seed=asked.seed)
+    made = len(np.unique(fold))
+    if made < 2 and any(RULES[name].holds_out for name in asked.rules):
+        raise UserError(
+            f"{whole.data}: pairs of {len(np.unique(whole.labels))} people make {made} fold, so that none can be held "
+            "out; wanted at least 4 people, or ",
+            Setting("rule", "best"),
+        )
+    lacking = "pairs" if pairs < folds else "people"
+    few = () if made == folds else (f"{made} folds instead of {folds}: there are too few {lacking}",)
+    people = np.array(whole.people)[whole.labels]
+    problem = Problem(
+        data=f"{whole.data}, pairs drawn with seed {asked.seed}",
+        left=left,
+        right=right,
+        same=same,
+        fold=fold,
+        held_out=None,
+        people=(people[left].tolist(), people[right].tolist()),
+        notes=(*whole.notes, *few),
+    )
+    return asked.judge(problem, whole.gathered, whole.unreadable, whole.card)
+
+
+def hardest_pairs(whole: WholeSet, count: int = HARDEST) -> tuple[HardPair, ...]:
+    """The least alike pairs of one person, then the most alike of two; all pairs are looked at, by plain cosines."""
+    left, right = same_pairs(whole.labels)
+    scores = scores_of(unit_rows(whole.features, dtype=np.float32), left, right)
+    least = np.lexsort((right, left, scores))[:count]
+    most = highest_different(whole.features, whole.labels, most=count)
+    rows = [(left[k], right[k], True, scores[k]) for k in least]
+    rows += [(a, b, False, score) for score, a, b in zip(most.scores, most.left, most.right, strict=True)]
+    return tuple(HardPair(whole.paths[a], whole.paths[b], same, float(score)) for a, b, same, score in rows)
+
+
+def write_hardest(pairs: Sequence[HardPair], data: str | Path, target: str | Path) -> Path:
+    """Write hard pairs as one picture (PNG), as `draw_hardest` draws them."""
+    picture = draw_hardest(pairs, data)
+    target = Path(target)
+    with whole_file(target) as file:
+        file.write(picture.light)
+    return target
+
+
+def draw_hardest(pairs: Sequence[HardPair], data: str | Path, *, says: str = "the hardest pairs") -> Picture:
+    """Hard pairs as one picture: two faces side by side, below them which kind it is and the cosine.
+
+    `data` is the set of faces that the pairs' paths belong to.
+    """
+    if not pairs:
+        raise UserError("no pair to draw; wanted at least 1")
+    faces = open_set(data)
+    places = {path: place for place, path in enumerate(faces.paths)}
+    unknown = [path for pair in pairs for path in (pair.left, pair.right) if path not in places]
+    if unknown:
+        raise DataFormatError(f"{data}: {unknown[0]} is not in it; name the set that the pairs are of")
+    read = {path: read_face(faces, places[path], None) for pair in pairs for path in pair[:2]}
+    sizes = {face.shape for face in read.values()}
+    if len(sizes) > 1:
+        raise DataFormatError(f"{data}: faces of sizes {sorted(sizes)}; wanted aligned ones, all of one size")
+    tiles = np.stack([_tile(read[pair.left], read[pair.right], pair) for pair in pairs])
+    return contact_sheet(tiles, COLUMNS, says=says)
+
+
+def _tile(left: NDArray[np.uint8], right: NDArray[np.uint8], pair: HardPair) -> NDArray[np.uint8]:
+    """Two faces with a strip below, in green for one person and in red for two; framed."""
+    import cv2
+
+    both = np.hstack([left, right])
+    colour = (222, 240, 222) if pair.same else (250, 222, 222)
+    strip = np.full((STRIP, both.shape[1], 3), colour, np.uint8)
+    words = f"{'same' if pair.same else 'different'} {pair.score:+.3f}"
+    cv2.putText(strip, words, (4, STRIP - 5), cv2.FONT_HERSHEY_SIMPLEX, 0.45, (20, 20, 20), 1, cv2.LINE_AA)
+    return np.pad(np.vstack([both, strip]), ((2, 2), (2, 2), (0, 0)), constant_values=255)

@@ -1,0 +1,108 @@
+"""MegaFace from the devkit's files: lists of images with the features, noise and sizes that belong to them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sphereface.data.lists.devkit import read_distractors, read_probes, rows_of
+from sphereface.data.lists.megaface import MegaFaceImage
+from sphereface.errors import DataFormatError
+from sphereface.evaluation.protocols.megaface import Bools, MegaFaceResult, Sizes, evaluate_megaface
+from sphereface.evaluation.protocols.noise import UnmatchedNoise, match_noise
+from sphereface.evaluation.sources import PathLike, open_listed
+from sphereface.evaluation.streaming.scores import Features, Places
+
+
+@dataclass(frozen=True)
+class MegaFaceSet:
+    """Features with the lists that belong to them; `sizes` as `evaluate_megaface` takes them."""
+
+    probes: Features
+    people: NDArray[np.str_]
+    distractors: Features
+    noisy_probes: Bools | None
+    noisy_distractors: Bools | None
+    sizes: Sizes | None
+    unmatched_noise: tuple[UnmatchedNoise, ...] = ()
+
+    def evaluate(self, **options: Any) -> MegaFaceResult:
+        """`evaluate_megaface` with everything that the set knows; options are its other ones."""
+        known = {"sizes": self.sizes, "noisy_probes": self.noisy_probes, "noisy_distractors": self.noisy_distractors}
+        result = evaluate_megaface(self.probes, self.people, self.distractors, **(known | options))
+        return replace(result, unmatched_noise=self.unmatched_noise)
+
+    def passed(self, sizes: Sequence[int] = ()) -> int:
+        """How many distractors `evaluate` goes through, at `sizes` or else at its own: up to the last that counts."""
+        if sizes:
+            return max(sizes)
+        if isinstance(self.sizes, Mapping):
+            return 1 + max(int(np.max(rows)) for rows in self.sizes.values())
+        return len(self.distractors) if self.sizes is None else max(self.sizes)
+
+
+def load_megaface(
+    probe_list: str | Path,
+    distractor_list: str | Path,
+    probe_features: PathLike | Sequence[PathLike],
+    distractor_features: PathLike | Sequence[PathLike],
+    *,
+    probe_noise: str | Path | None = None,
+    distractor_noise: str | Path | None = None,
+    size_lists: Mapping[int, str | Path] | None = None,
+) -> MegaFaceSet:
+    """Open the devkit's lists with features (N, D) of their images, which are mapped, not read.
+
+    Features are in a `.npy` or `.bin` in the order of the list, or in a folder that `sphereface embed` wrote, in any
+    order; several such folders, one for each model, are joined. Without `size_lists`, a size is the first so many of
+    the distractors. Noise that is about none of the images is an error; names of others are counted and told.
+    """
+    probes, people = read_probes(probe_list)
+    distractors = read_distractors(distractor_list)
+    sizes = None
+    if size_lists is not None:
+        sizes = {size: _rows_listed(path, distractors) for size, path in size_lists.items()}
+    noisy_probes, other_probes = match_noise(probe_noise, probes, probe_list, "probe")
+    noisy_distractors, others = match_noise(distractor_noise, distractors, distractor_list, "distractor")
+    of_probes = open_listed(probe_features, probes, probe_list)
+    of_distractors = open_listed(distractor_features, distractors, distractor_list)
+    if of_probes.shape[1] != of_distractors.shape[1]:
+        raise DataFormatError(
+            f"{_named(distractor_features)}: features of {of_distractors.shape[1]:,} numbers, but those of "
+            f"{_named(probe_features)} have {of_probes.shape[1]:,}; wanted both from one model"
+        )
+    return MegaFaceSet(
+        of_probes,
+        people,
+        of_distractors,
+        noisy_probes,
+        noisy_distractors,
+        sizes,
+        tuple(each for each in (other_probes, others) if each is not None),
+    )
+
+
+def sizes_of(lists: Sequence[PathLike]) -> dict[int, PathLike]:
+    """Lists of some of the distractors by how many each has, as `load_megaface` takes them."""
+    found: dict[int, PathLike] = {}
+    for path in lists:
+        size = len(read_distractors(path))
+        if found.setdefault(size, path) != path:
+            raise DataFormatError(f"{path}: {size:,} distractors, as many as in {found[size]}; wanted one of each size")
+    return found
+
+
+def _rows_listed(path: PathLike, distractors: Sequence[MegaFaceImage]) -> Places:
+    try:
+        return rows_of(read_distractors(path), distractors)
+    except DataFormatError:
+        raise
+    except ValueError as error:
+        raise DataFormatError(f"{path}: {error}") from error
+
+
+def _named(features: PathLike | Sequence[PathLike]) -> str:
+    return str(features) if isinstance(features, str | Path) else " and ".join(map(str, features))

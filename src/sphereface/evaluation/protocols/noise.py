@@ -1,0 +1,51 @@
+"""Lists of noise, held against the images that they should be about: a list of other images cleans nothing."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from sphereface.data.lists.devkit import Bools, find_noise, read_noise
+from sphereface.data.lists.megaface import MegaFaceImage
+from sphereface.errors import DataFormatError
+
+Kind = Literal["probe", "distractor"]
+
+
+@dataclass(frozen=True)
+class UnmatchedNoise:
+    """How many names of a list of noise are of no listed image; published lists are about all images there are."""
+
+    file: str
+    of: Kind
+    names: int
+    unmatched: int
+    example: str
+
+    def __str__(self) -> str:
+        what = f"{self.unmatched:,} of {self.names:,} names in {self.file}"
+        return f"{what} are of no listed {self.of}, such as {self.example}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """As one JSON object."""
+        return asdict(self)
+
+
+def match_noise(
+    path: str | Path | None, images: Sequence[MegaFaceImage], listing: str | Path, of: Kind
+) -> tuple[Bools | None, UnmatchedNoise | None]:
+    """Which images (N,) of a listing a list of noise names, and what it names beside; none of them is an error."""
+    if path is None:
+        return None, None
+    names = read_noise(path)
+    if not names:
+        raise DataFormatError(f"{path}: no name in it; wanted the noise among the {of}s, or no list where none is")
+    found, unmatched = find_noise(images, names)
+    if len(unmatched) == len(names):
+        raise DataFormatError(
+            f"{path}: none of its {len(names):,} names, such as {unmatched[0]!r}, is of a {of} of {listing}, such as "
+            f"{images[0].path!r}; wanted a list about these images, which names each by its path or the end of it"
+        )
+    if not unmatched:
+        return found, None
+    return found, UnmatchedNoise(Path(path).name, of, len(names), len(unmatched), unmatched[0])

@@ -1,0 +1,1 @@
+"""Pure functions from arrays to results: how pairs, videos, templates and galleries are scored."""

@@ -1,0 +1,92 @@
+"""Pairs drawn from a set of people: as many same as different, in folds that share nobody."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sphereface.errors import UserError
+
+PAIRS = 3_000  # of either kind, as many as in LFW
+FOLDS = 10
+
+Ints = NDArray[np.int64]
+
+
+class Pairs(NamedTuple):
+    """Pairs of images: the places of the two, whether they show one person, and the fold; each (P,)."""
+
+    left: Ints
+    right: Ints
+    same: NDArray[np.bool_]
+    fold: Ints
+
+
+def draw_pairs(people: Ints, *, pairs: int = PAIRS, folds: int = FOLDS, seed: int = 0) -> Pairs:
+    """As many same as different pairs of images, at most `pairs` of either kind, none twice, nobody in two folds.
+
+    `people` (N,) says whose each image is. A fold takes two people, so few people make few folds. Everybody's first
+    pair comes before anyone's second: who has a thousand photos does not crowd out the others.
+    """
+    names, counts = np.unique(people, return_counts=True)
+    if len(names) < 2 or counts.max() < 2:
+        raise UserError(f"{len(people)} photos of {len(names)} people; wanted 2 people, one of them with 2 photos")
+    if pairs < 1 or folds < 1:
+        raise UserError(f"{pairs} pairs in {folds} folds; wanted at least 1 pair of either kind, and 1 fold")
+    rng = np.random.default_rng(seed)
+    photos = np.split(np.argsort(people, kind="stable"), np.cumsum(counts)[:-1])  # the images of each person
+    order = rng.permutation(len(names))
+    order = order[np.argsort(-counts[order], kind="stable")]  # dealt out by number of photos, folds are alike
+    folds = max(1, min(folds, len(names) // 2, pairs))
+    chosen: list[tuple[int, int, bool, int]] = []
+    for fold in range(folds):
+        group = [photos[person] for person in order[fold::folds]]
+        same, different = _pairs_of(group, pairs // folds, rng)
+        chosen += [(*pair, True, fold) for pair in same] + [(*pair, False, fold) for pair in different]
+    if not chosen:
+        raise UserError(f"{len(people)} photos of {len(names)} people make no pairs of both kinds; wanted more people")
+    left, right, truth, where = zip(*chosen, strict=True)
+    return Pairs(np.array(left), np.array(right), np.array(truth), np.array(where))
+
+
+def _pairs_of(
+    group: Sequence[Ints], most: int, rng: np.random.Generator
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Same and different pairs among the images of some people, as many of the one as of the other."""
+    counts = np.array([len(photos) for photos in group])
+    own = counts * (counts - 1) // 2
+    a, b = np.triu_indices(min(len(group), 2 * most), 1)  # so many pairs involve no more people
+    if len(group) > 2 * most:  # by lot: the first of the group are those with the most photos
+        lot = rng.permutation(len(group))
+        a, b = lot[a], lot[b]
+    across = counts[a] * counts[b]
+    count = min(most, int(own.sum()), int(across.sum()))
+    same = [_couple(group[person], item) for person, item in _spread(own, count, rng)]
+    different = []
+    for couple, item in _spread(across, count, rng):
+        one, two = group[a[couple]], group[b[couple]]
+        different.append(_ordered(one[item // len(two)], two[item % len(two)]))
+    return same, different
+
+
+def _couple(photos: Ints, number: int) -> tuple[int, int]:
+    """The number-th pair (i, j), i < j, of some photos: j (j - 1) / 2 pairs come before those that end in j."""
+    j = (1 + math.isqrt(1 + 8 * number)) // 2
+    return _ordered(photos[number - j * (j - 1) // 2], photos[j])
+
+
+def _ordered(a: np.int64, b: np.int64) -> tuple[int, int]:
+    return int(min(a, b)), int(max(a, b))
+
+
+def _spread(sizes: Ints, count: int, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
+    """`count` different places (group, item below its size), every group's first before any group's second."""
+    assert count <= sizes.sum(), "more places than there are"
+    taken = np.zeros_like(sizes)
+    while (left := count - int(taken.sum())) > 0:
+        taken[rng.permutation(np.flatnonzero(taken < sizes))[:left]] += 1
+    for group in np.flatnonzero(taken).tolist():
+        for item in rng.choice(sizes[group], taken[group], replace=False).tolist():
+            yield group, item

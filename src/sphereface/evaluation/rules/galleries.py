@@ -1,0 +1,99 @@
+"""Probes looked up in several galleries: ranks and open-set rates in each, and their mean, with intervals.
+
+Closed-set ranks are over the probes whose subject is in the gallery; all other probes are its strangers.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sphereface.evaluation.rules.search import Search, search_gallery
+from sphereface.evaluation.streaming.scores import Units
+from sphereface.metrics.rates import ROUNDS, Rate, is_supported, rates_over_people
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.integer[Any]]
+
+FPIRS = (1e-1, 1e-2)
+RANKS = (1, 5, 10)
+
+
+@dataclass(frozen=True)
+class GalleryRates:
+    """What was found in one gallery; or the mean of the rates in all, with the sums of the counts."""
+
+    name: str
+    templates: int
+    mated: int  # probes whose subject is in the gallery
+    strangers: int  # probes whose subject is not
+    rank: Mapping[int, Rate]  # share of mated probes with their mate at this rank or before
+    tpir: Mapping[float, Rate | None]  # by FPIR; None where there are too few strangers to tell
+    search: Search | None = field(default=None, repr=False, compare=False)  # every probe, for curves; the mean has none
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "gallery": self.name,
+            "templates": self.templates,
+            "mated_probes": self.mated,
+            "strangers": self.strangers,
+            "rank": {str(rank): rate.as_dict() for rank, rate in self.rank.items()},
+            "tpir_at_fpir": {f"{fpir:g}": rate and rate.as_dict() for fpir, rate in self.tpir.items()},
+        }
+
+
+def search_galleries(
+    probes: Units,
+    who: Places,
+    galleries: Mapping[str, tuple[Units, Places]],
+    *,
+    fpirs: Sequence[float] = FPIRS,
+    ranks: Sequence[int] = RANKS,
+    rounds: int = ROUNDS,
+    seed: int = 0,
+) -> tuple[tuple[GalleryRates, ...], GalleryRates]:
+    """1:N in each gallery (G, D) with its subjects (G,), and the mean over them, of probes (P, D) of subjects `who`.
+
+    Intervals are from the same draws of people among the probes; galleries are kept.
+    """
+    searches = {name: search_gallery(probes, who, *gallery) for name, gallery in galleries.items()}
+    told = {
+        name: [fpir for fpir in fpirs if is_supported(fpir, len(search.strangers))] for name, search in searches.items()
+    }
+    shared = [fpir for fpir in fpirs if all(fpir in each for each in told.values())]
+
+    def measure(weights: Floats) -> Floats:
+        each = [search.rates(ranks, told[name], weights) for name, search in searches.items()]
+        common = [search.rates(ranks, shared, weights) for search in searches.values()]
+        return np.concatenate([*each, np.mean(common, axis=0)])
+
+    rates = iter(rates_over_people(measure, who, who, rounds=rounds, seed=seed))
+    results = tuple(
+        GalleryRates(
+            name,
+            len(galleries[name][1]),
+            len(search.mated),
+            len(search.strangers),
+            *_take(rates, ranks, fpirs, told[name]),
+            search,
+        )
+        for name, search in searches.items()
+    )
+    mean = GalleryRates(
+        f"mean of {', '.join(searches)}",
+        sum(result.templates for result in results),
+        sum(result.mated for result in results),
+        sum(result.strangers for result in results),
+        *_take(rates, ranks, fpirs, shared),
+    )
+    return results, mean
+
+
+def _take(
+    rates: Iterator[Rate], ranks: Sequence[int], fpirs: Sequence[float], told: Sequence[float]
+) -> tuple[dict[int, Rate], dict[float, Rate | None]]:
+    """The rates that follow: one for each rank, then one for each FPIR that can be told."""
+    return {rank: next(rates) for rank in ranks}, {fpir: next(rates) if fpir in told else None for fpir in fpirs}

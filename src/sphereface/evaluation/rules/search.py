@@ -1,0 +1,77 @@
+"""Probes looked up in a gallery, 1:N: ranks of those who are in it, and how alike the others are to anyone there."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sphereface.evaluation.streaming.scores import Scores, Units
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.integer[Any]]
+
+
+class Search(NamedTuple):
+    """What looking probes up in a gallery found."""
+
+    mated: Places  # probes whose subject is in the gallery
+    ranks: Places  # of their best mates: 1 + how many templates of others score at least as high
+    scores: Floats  # of their best mates
+    strangers: Places  # the other probes
+    highest: Floats  # their highest scores with anyone
+
+    def rates(self, ranks: Sequence[int], fpirs: Sequence[float], weights: Floats) -> Floats:
+        """Shares of mated probes at each rank, and found at each FPIR, when probes (P,) count so often."""
+        counts, strange = weights[self.mated], weights[self.strangers]
+        if not counts.sum() or (len(fpirs) and not strange.sum()):
+            return np.full(len(ranks) + len(fpirs), np.nan)
+        found = [counts[self.ranks <= rank].sum() for rank in ranks]
+        order = np.argsort(-self.highest, kind="stable")
+        passed = np.cumsum(strange[order])
+        for fpir in fpirs:
+            refused = int(np.searchsorted(passed, fpir * passed[-1] * (1 + 1e-12), side="right"))
+            limit = self.highest[order[refused]] if refused < len(order) else -np.inf
+            found.append(counts[(self.ranks == 1) & (self.scores > limit)].sum())
+        return np.asarray(np.array(found) / counts.sum(), dtype=np.float64)
+
+
+def search_gallery(
+    probes: Units, probe_subjects: ArrayLike, gallery: Units, gallery_subjects: ArrayLike, *, block: int | None = None
+) -> Search:
+    """Look probes (P, D) up in a gallery (G, D), a `block` of it at a time, which changes the memory and no result.
+
+    A matrix product finds what is near; whatever its rounding could decide is scored exactly, so ties are ties. Where a
+    subject has several templates in the gallery, the best one is the mate and the others are nobody's rivals.
+    """
+    asked, known = np.asarray(probe_subjects), np.asarray(gallery_subjects)
+    scores = Scores(probes, gallery, block=block)
+    rows, columns = _mates(asked, known)
+    best = np.full(len(asked), -np.inf)
+    np.maximum.at(best, rows, scores.exact(rows, columns))
+    mated, strangers = np.unique(rows), np.setdiff1d(np.arange(len(asked)), rows)
+    before = np.zeros(len(asked), dtype=np.int64)
+    highest = np.full(len(asked), -np.inf)
+    for first, piece in scores.blocks([len(known)]):
+        wrong = asked[mated, None] != known[first : first + piece.shape[1]]
+        beyond = piece[mated] - best[mated, None]
+        sure = beyond > scores.error
+        before[mated] += (sure & wrong).sum(axis=1)
+        row, column = np.nonzero(wrong & ~sure & (beyond >= -scores.error))
+        passes = scores.exact(mated[row], column + first) >= best[mated[row]]
+        np.add.at(before, mated[row[passes]], 1)
+        near = piece[strangers].astype(np.float64)
+        lowest = np.maximum(near.max(axis=1) - 2 * scores.error, highest[strangers] - scores.error)
+        row, column = np.nonzero(near >= lowest[:, None])
+        np.maximum.at(highest, strangers[row], scores.exact(strangers[row], column + first))
+    return Search(mated, 1 + before[mated], best[mated], strangers, highest[strangers])
+
+
+def _mates(asked: Places, known: Places) -> tuple[Places, Places]:
+    """Every probe with every template of its subject in the gallery."""
+    order = np.argsort(known, kind="stable")
+    begin = np.searchsorted(known[order], asked, side="left")
+    counts = np.searchsorted(known[order], asked, side="right") - begin
+    rows = np.repeat(np.arange(len(asked)), counts)
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)  # 0, 1, ... for each probe
+    return rows, order[begin[rows] + within]

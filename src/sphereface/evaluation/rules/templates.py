@@ -1,0 +1,119 @@
+"""Features of many images of one person become one: the mean of each media first, then the mean over media.
+
+A video of a thousand frames then counts as much as a photo.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sphereface.embed.store import Rows
+from sphereface.errors import BadFeature, UserError
+from sphereface.evaluation.streaming.scores import Units, unit_rows
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+BLOCK = 8192  # images whose features are held at a time; a media is never cut
+
+
+@dataclass(frozen=True, eq=False)
+class Templates:
+    """Templates by rising number, (T,), and their features at length one, (T, D)."""
+
+    numbers: Places
+    features: Units
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def find(self, numbers: ArrayLike) -> Places:
+        """The places of templates; -1 for one that is not there."""
+        wanted = np.asarray(numbers)
+        place = np.minimum(np.searchsorted(self.numbers, wanted), len(self.numbers) - 1)
+        return np.asarray(np.where(self.numbers[place] == wanted, place, -1))
+
+
+def pool_templates(
+    features: Rows,
+    templates: ArrayLike,
+    media: ArrayLike,
+    *,
+    rows: ArrayLike | None = None,
+    images: Sequence[str] | None = None,
+    weights: ArrayLike | None = None,
+    unit_length: bool = False,
+    block: int = BLOCK,
+) -> Templates:
+    """Mean of the features of each media of a template, then mean of these, then length one.
+
+    `templates` and `media` (N,) say what each image belongs to; media are told apart within a template. `features` are
+    (N, D), arrays or memory maps, or `rows` (N,) says which of them is each image's; `images` (N,) are called so in
+    errors. `weights` (N,) multiply features, `unit_length` brings each to length one before. Sums are in float64 and in
+    the order of the images, so neither `block` nor the order of templates changes a bit.
+    """
+    of, within = np.asarray(templates), np.asarray(media)
+    row = np.arange(len(features)) if rows is None else np.asarray(rows)
+    weight = None if weights is None else np.asarray(weights, dtype=np.float64)
+    _check(features, of, within, row, weight)
+    if block < 1:
+        raise UserError(f"block is {block}; wanted at least 1")
+    order = np.lexsort((within, of))  # stable: images of a media keep their order
+    new_template = np.append(True, np.diff(of[order]) != 0)
+    new_media = new_template | np.append(True, np.diff(within[order]) != 0)
+    numbers = of[order][new_template].astype(np.int64)
+    begins = np.append(np.flatnonzero(new_media), len(order))  # of each media, and the end
+    owner = (np.cumsum(new_template) - 1)[begins[:-1]]  # the template of each media
+    sums = np.zeros((len(numbers), features.shape[1]))
+    for first, last in _blocks(begins, block):
+        chosen = order[begins[first] : begins[last]]
+        values = np.asarray(features[row[chosen]], dtype=np.float64)
+        lengths = _lengths(values, chosen, images, or_zero=unit_length)
+        if unit_length:
+            values /= lengths[:, None]
+        if weight is not None:
+            values *= weight[chosen, None]
+        counts = np.diff(begins[first : last + 1])
+        means = np.add.reduceat(values, begins[first:last] - begins[first], axis=0) / counts[:, None]
+        np.add.at(sums, owner[first:last], means)
+    sums /= np.bincount(owner)[:, None]
+    return Templates(numbers, unit_rows(sums, what="template", places=numbers))
+
+
+def _blocks(begins: Places, block: int) -> list[tuple[int, int]]:
+    """Runs of whole media with at most so many images, or of one media that alone has more."""
+    runs, first, count = [], 0, len(begins) - 1
+    while first < count:
+        last = max(int(np.searchsorted(begins, begins[first] + block, side="right")) - 1, first + 1)
+        runs.append((first, last))
+        first = last
+    return runs
+
+
+def _lengths(values: Floats, places: Places, images: Sequence[str] | None, *, or_zero: bool) -> Floats:
+    """The lengths of features, which are finite, and not zero where that matters."""
+    lengths = np.sqrt((values * values).sum(axis=1))
+    wrong = np.flatnonzero(~np.isfinite(lengths) | (or_zero & (lengths == 0)))
+    if len(wrong):
+        place = int(places[wrong[0]])
+        what = images[place] if images else f"image {place}"
+        reason = "length zero" if lengths[wrong[0]] == 0 else "a number that is not finite"
+        raise BadFeature("image", f"the feature of {what} has {reason}; embed it again or leave it out")
+    return np.asarray(lengths)
+
+
+def _check(features: Rows, of: Places, within: Places, row: Places, weight: Floats | None) -> None:
+    """Raise unless everything has one length and names rows that are there."""
+    shapes = {of.shape, within.shape, row.shape, of.shape if weight is None else weight.shape}
+    if features.ndim != 2 or len(shapes) != 1 or of.ndim != 1 or not len(of):
+        raise UserError(
+            f"features {features.shape} for templates {of.shape}, media {within.shape}, rows {row.shape}"
+            f"{'' if weight is None else f', weights {weight.shape}'}; wanted (N, D) and (N,), N at least 1"
+        )
+    if row.min() < 0 or row.max() >= len(features):
+        raise UserError(f"rows from {row.min()} to {row.max()} of {len(features):,} features; wanted 0 up to these")
+    if weight is not None and not (np.isfinite(weight) & (weight >= 0)).all():
+        place = int(np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))[0])
+        raise UserError(f"weight {place} is {weight[place]}; wanted finite ones, at least 0")

@@ -1,0 +1,331 @@
+"""Verification over held-out pairs: is this pair one person? Every accuracy has a rule; here each has a name."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sphereface.choices import PairRule
+from sphereface.errors import UserError
+from sphereface.metrics import FARS, Rate, best_threshold, rates_over_people, roc, wilson_rate
+from sphereface.metrics.rates import ROUNDS, is_supported
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+DISTANCES = np.arange(0, 4, 0.01)  # InsightFace's thresholds: 0, 0.01, ..., 3.99
+
+
+def as_it_is(scores: Floats) -> Floats:
+    """Scores that are cosines already."""
+    return scores
+
+
+class Rule(NamedTuple):
+    """Where scores and thresholds come from, and what a tie with the threshold is worth."""
+
+    sentence: str  # what is done, for reports
+    scores: Callable[[Floats, Floats, Bools], Floats]  # (left, right, pairs that may be looked at) -> of all pairs
+    threshold: Callable[[Bools, Floats], float]  # (same, scores) of the pairs that may be looked at
+    correct: Callable[[Bools, Floats, float], Bools]  # (same, scores, threshold) of the pairs that are judged
+    sums_mirrors: bool = False  # features of image and mirror image are added, not put side by side
+    holds_out: bool = True  # may look at the other pairs only, never at those that are judged
+    cosine: Callable[[Floats], Floats] = as_it_is  # its scores on the scale of cosines, which all results have
+
+
+def _unit(features: Floats) -> Floats:
+    return np.asarray(features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12))
+
+
+def plain_cosine(left: Floats, right: Floats, _fit_on: Bools) -> Floats:
+    """Cosines of the features as they are."""
+    return np.asarray((_unit(left) * _unit(right)).sum(1))
+
+
+def centred_cosine(left: Floats, right: Floats, fit_on: Bools) -> Floats:
+    """Cosines after subtracting the mean feature of the pairs that may be looked at, both sides together."""
+    mean = (left[fit_on].sum(0) + right[fit_on].sum(0)) / (2 * fit_on.sum())
+    return np.asarray((_unit(left - mean) * _unit(right - mean)).sum(1))
+
+
+def minus_squared_distance(left: Floats, right: Floats, _fit_on: Bools) -> Floats:
+    """Minus the squared distance of normalised features: 2 cos - 2, kept as InsightFace's numbers are for the ties."""
+    return np.asarray(-np.square(_unit(left) - _unit(right)).sum(1))
+
+
+def first_best_distance(same: Bools, scores: Floats) -> float:
+    """Minus the first of InsightFace's distances with the best accuracy; a pair is taken for the same below it."""
+    near, far = np.sort(-scores[same]), np.sort(-scores[~same])
+    right = np.searchsorted(near, DISTANCES, side="left") + len(far) - np.searchsorted(far, DISTANCES, side="left")
+    return -float(DISTANCES[np.argmax(right)])
+
+
+def best_cut(same: Bools, scores: Floats) -> float:
+    """The threshold, among the scores and infinity, with the best accuracy if pairs from it upwards pass; the highest.
+
+    No threshold does better on these pairs: what they are decided with is an upper bound, not a forecast.
+    """
+    curve = roc(same, scores)
+    right = np.rint(curve.tar * same.sum()) + np.rint((1 - curve.far) * (~same).sum())
+    return float(curve.thresholds[np.argmax(right)])
+
+
+def strictly_beyond(same: Bools, scores: Floats, threshold: float) -> Bools:
+    """Same pairs are right above the threshold, different ones below; on it, everyone is wrong."""
+    return np.where(same, scores > threshold, scores < threshold)
+
+
+RULES: dict[PairRule, Rule] = {
+    "authors": Rule(
+        "mean feature and threshold come from the pairs of the other folds (view 1: of DevTrain); cosines after "
+        "subtracting that mean; 20,001 thresholds over -1..1, the mean of the best; a score on the threshold is wrong",
+        centred_cosine,
+        best_threshold,
+        strictly_beyond,
+    ),
+    "insightface": Rule(
+        "features of image and mirror image are summed, then normalised, and no mean is subtracted; squared distances; "
+        "of the thresholds 0, 0.01, ..., 3.99 the first best for the pairs of the other folds (view 1: of DevTrain); "
+        "same means below the threshold",
+        minus_squared_distance,
+        first_best_distance,
+        lambda same, scores, threshold: np.asarray((scores > threshold) == same),
+        sums_mirrors=True,
+        cosine=lambda scores: np.asarray(1 + scores / 2),
+    ),
+    "best": Rule(
+        "one threshold, the best of all for the very pairs that are reported, on plain cosines: an upper bound, for "
+        "nothing is held out",
+        plain_cosine,
+        best_cut,
+        lambda same, scores, threshold: np.asarray((scores >= threshold) == same),
+        holds_out=False,
+    ),
+}
+
+
+class Verification(NamedTuple):
+    """Accuracy over held-out folds; `correct` says of each pair whether it was decided rightly."""
+
+    accuracy: float  # the mean over folds
+    accuracies: Floats  # one a fold, in the order of their numbers
+    thresholds: Floats  # one a fold; cosines
+    correct: Bools
+    scores: Floats  # of each pair while its fold was held out; cosines
+    same: Bools
+    fold: NDArray[np.int64]  # of each pair, counted from 0
+    rule: PairRule
+
+
+def verify_folds(
+    left: ArrayLike,
+    right: ArrayLike,
+    same: ArrayLike,
+    fold: ArrayLike,
+    *,
+    rule: PairRule = "authors",
+    mirrored: bool = False,
+) -> Verification:
+    """Accuracy over held-out folds; the rule says where mean and threshold come from and what a tie is worth.
+
+    left and right are features (N, D), not normalised; same is bool (N,), fold any integers (N,). `mirrored`: the
+    features are those of image and mirror image side by side, so that a rule that sums the two can do so.
+    Thresholds and scores are cosines under every rule; InsightFace's squared distance is 2 - 2 cos.
+    """
+    a, b, truth, folds = _checked(left, right, same, fold, rule, mirrored)
+    numbers, place = np.unique(folds, return_inverse=True)
+    if len(numbers) < (2 if RULES[rule].holds_out else 1):
+        raise UserError(f"{len(numbers)} fold; wanted at least 2, so that one can be held out")
+    correct, scores, thresholds = np.zeros(len(truth), dtype=bool), np.zeros(len(truth)), []
+    for held_out in range(len(numbers)):
+        test = place == held_out
+        fit_on = ~test if RULES[rule].holds_out else np.ones_like(test)
+        scores[test], threshold, correct[test] = _judge(RULES[rule], a, b, truth, test, fit_on)
+        thresholds.append(threshold)
+    accuracies = np.array([correct[place == number].mean() for number in range(len(numbers))])
+    return Verification(
+        float(np.mean(accuracies)), accuracies, np.array(thresholds), correct, scores, truth, place, rule
+    )
+
+
+def verify_held_out(
+    left: ArrayLike,
+    right: ArrayLike,
+    same: ArrayLike,
+    held_out: ArrayLike,
+    *,
+    rule: PairRule = "authors",
+    mirrored: bool = False,
+) -> Verification:
+    """Accuracy on some pairs, with mean and threshold from the others: LFW's view 1, from DevTrain to DevTest.
+
+    Shapes as in `verify_folds`; held_out is bool (N,). The result is about the held-out pairs only, as one fold.
+    """
+    a, b, truth, mask = _checked(left, right, same, held_out, rule, mirrored)
+    test = mask.astype(bool)
+    if test.all() or not test.any():
+        raise UserError(f"{test.sum()} of {len(test)} pairs are held out; wanted some, and some to learn from")
+    scores, threshold, correct = _judge(RULES[rule], a, b, truth, test, ~test if RULES[rule].holds_out else test)
+    accuracy = float(correct.mean())
+    one_fold = np.zeros(len(correct), dtype=np.int64)
+    return Verification(
+        accuracy, np.array([accuracy]), np.array([threshold]), correct, scores, truth[test], one_fold, rule
+    )
+
+
+def _judge(rule: Rule, a: Floats, b: Floats, same: Bools, test: Bools, fit_on: Bools) -> tuple[Floats, float, Bools]:
+    """Scores of the test pairs and the threshold, both as cosines, and which of these pairs are decided rightly."""
+    scores = rule.scores(a, b, fit_on)
+    threshold = rule.threshold(same[fit_on], scores[fit_on])
+    correct = rule.correct(same[test], scores[test], threshold)
+    cosines = rule.cosine(np.append(scores[test], threshold))
+    return cosines[:-1], float(cosines[-1]), correct
+
+
+def _checked(
+    left: ArrayLike, right: ArrayLike, same: ArrayLike, fold: ArrayLike, rule: PairRule, mirrored: bool
+) -> tuple[Floats, Floats, Bools, NDArray[Any]]:
+    a, b = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
+    truth, folds = np.asarray(same).astype(bool), np.asarray(fold)
+    if a.ndim != 2 or a.shape != b.shape or truth.shape != a.shape[:1] or folds.shape != a.shape[:1]:
+        shapes = ", ".join(str(array.shape) for array in (a, b, truth, folds))
+        raise UserError(f"left, right, same, fold have shapes {shapes}; wanted (N, D), (N, D), (N,), (N,)")
+    if rule not in RULES:
+        raise UserError(f"unknown rule {rule!r}; choose one of {', '.join(RULES)}")
+    broken = int((~(np.isfinite(a) & np.isfinite(b)).all(1)).sum())
+    if broken:
+        raise UserError(f"{broken:,} of {len(a):,} pairs have features that are not finite; wanted numbers")
+    if mirrored and a.shape[1] % 2:
+        raise UserError(f"features of {a.shape[1]} numbers; image and mirror image side by side have an even number")
+    if mirrored and RULES[rule].sums_mirrors:
+        a, b = (side[:, : side.shape[1] // 2] + side[:, side.shape[1] // 2 :] for side in (a, b))
+    return a, b, truth, folds
+
+
+@dataclass(frozen=True)
+class VerificationReport:
+    """What is published of a verification; rates have 95 % intervals where one can be given."""
+
+    rule: PairRule
+    same: int
+    different: int
+    accuracy: Rate  # the mean over folds
+    standard_error: float | None  # of that mean, from the spread of the folds; a single fold has none
+    accuracies: tuple[float, ...]
+    thresholds: tuple[float, ...]  # cosines
+    auc: Rate
+    eer: Rate
+    tar: Mapping[float, Rate | None]  # by FAR; None where there are too few different pairs to show it
+    intervals: str  # where they come from
+    verified: Verification = field(repr=False, compare=False)  # every pair, for curves
+
+    @property
+    def sentence(self) -> str:
+        """The rule in words."""
+        return RULES[self.rule].sentence
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "rule": self.rule,
+            "sentence": self.sentence,
+            "pairs": self.same + self.different,
+            "same": self.same,
+            "different": self.different,
+            "accuracy": self.accuracy.as_dict(),
+            "standard_error": self.standard_error,
+            "accuracies": list(self.accuracies),
+            "thresholds": [value if np.isfinite(value) else None for value in self.thresholds],
+            "auc": self.auc.as_dict(),
+            "eer": self.eer.as_dict(),
+            "tar_at_far": {f"{far:g}": None if rate is None else rate.as_dict() for far, rate in self.tar.items()},
+            "intervals": self.intervals,
+        }
+
+
+def verification_report(
+    verified: Verification,
+    *,
+    people: tuple[Sequence[str], Sequence[str]] | None = None,
+    fars: Sequence[float] = FARS,
+    rounds: int = ROUNDS,
+    seed: int = 0,
+) -> VerificationReport:
+    """Accuracy with its standard error, AUC, EER and TAR at FAR, with intervals.
+
+    AUC, EER and TAR are of all pairs together, each with the score it had while its fold was held out. `people` names
+    who is left and right in each pair: then intervals come from a bootstrap over people, thresholds being kept. Else
+    accuracy and TAR have Wilson's, as if pairs were independent of each other, which makes them somewhat too narrow.
+    """
+    same, different = int(verified.same.sum()), int((~verified.same).sum())
+    known = [far for far in fars if is_supported(far, different)]
+
+    def measure(weights: Floats) -> Floats:
+        if not weights[verified.same].any() or not weights[~verified.same].any():
+            return np.full(3 + len(known), np.nan)
+        curve = roc(verified.same, verified.scores, weights=weights)
+        return np.array(
+            [_mean_over_folds(verified, weights), curve.auc(), curve.eer(), *(curve.tar_at_far(far) for far in known)]
+        )
+
+    if people is not None:
+        accuracy, auc, eer, *tars = rates_over_people(measure, *people, rounds=rounds, seed=seed)
+        intervals = f"bootstrap over {len({*people[0], *people[1]}):,} people, thresholds kept"
+    else:
+        values = measure(np.ones(same + different)).tolist()
+        accuracy, auc, eer = wilson_rate(values[0], same + different), Rate(values[1]), Rate(values[2])
+        tars = [wilson_rate(value, same) for value in values[3:]]
+        intervals = "Wilson, as if pairs were independent: people are not known"
+    folds = len(verified.accuracies)
+    return VerificationReport(
+        rule=verified.rule,
+        same=same,
+        different=different,
+        accuracy=accuracy,
+        standard_error=float(verified.accuracies.std(ddof=1) / np.sqrt(folds)) if folds > 1 else None,
+        accuracies=tuple(verified.accuracies.tolist()),
+        thresholds=tuple(verified.thresholds.tolist()),
+        auc=auc,
+        eer=eer,
+        tar={**dict.fromkeys(fars), **dict(zip(known, tars, strict=True))},
+        intervals=intervals,
+        verified=verified,
+    )
+
+
+def _mean_over_folds(verified: Verification, weights: Floats) -> float:
+    """The mean of the folds' accuracies where pairs count so often; a fold of which nothing is left has no say."""
+    right = np.bincount(verified.fold, weights=weights * verified.correct)
+    whole = np.bincount(verified.fold, weights=weights)
+    return float((right[whole > 0] / whole[whole > 0]).mean())
+
+
+def side_by_side(reports: Sequence[VerificationReport]) -> str:
+    """Reports of the same pairs as a table in plain text, a column for each rule, rates in percent."""
+    first = reports[0]
+    numbers = range(len(first.accuracies)) if len(first.accuracies) > 1 else ()
+    rows = [
+        ["rule", *(report.rule for report in reports)],
+        ["accuracy", *(report.accuracy.percent() for report in reports)],
+        *([f"  fold {k + 1}", *(f"{100 * report.accuracies[k]:.2f}" for report in reports)] for k in numbers),
+        ["standard error", *(_percent(report.standard_error) for report in reports)],
+        ["threshold (cosine)", *(f"{np.mean(report.thresholds):.4f}" for report in reports)],
+        ["AUC", *(report.auc.percent() for report in reports)],
+        ["EER", *(report.eer.percent() for report in reports)],
+        *([f"TAR at FAR {far:g}", *(_tar(report.tar[far]) for report in reports)] for far in first.tar),
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    if None in first.tar.values():
+        lines.append(f"TAR -: not to be told from {first.different:,} different pairs")
+    return "\n".join([*lines, f"rates in %, 95 % intervals: {first.intervals}"])
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.2f}"
+
+
+def _tar(rate: Rate | None) -> str:
+    return "-" if rate is None else rate.percent()

@@ -1,0 +1,171 @@
+"""Videos judged by their frames: what is kept of each video, and how two of them are scored.
+
+| policy | a video is | a pair's score is |
+|---|---|---|
+| mean-feature | the mean of its frames' features | as a rule makes it of two features |
+| mean-score | its frames | the mean cosine of a frame here and a frame there |
+| max-score | its frames | the highest of these cosines |
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import IO, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sphereface.choices import FramePolicy, PairRule
+from sphereface.data.lists.pairs import Pair
+from sphereface.errors import UserError
+from sphereface.evaluation.rules.verification import (
+    RULES,
+    Bools,
+    Floats,
+    Verification,
+    as_it_is,
+    verify_folds,
+)
+
+POLICIES: dict[FramePolicy, str] = {
+    "mean-feature": "a video is the mean of the features, each at its own length, of up to {frames} evenly spaced "
+    "frames",
+    "mean-score": "a pair's score is the mean cosine of all pairs of a frame of one video and a frame of the other, up "
+    "to {frames} evenly spaced frames of each",
+    "max-score": "a pair's score is the highest cosine of a frame of one video and a frame of the other, up to "
+    "{frames} evenly spaced frames of each",
+}
+
+# Where scores are given a rule cannot subtract a mean: what is left of each.
+ON_SCORES: dict[PairRule, str] = {
+    "authors": "the threshold comes from the pairs of the other splits, no mean is subtracted; 20,001 thresholds over "
+    "-1..1, the mean of the best; a score on the threshold is wrong",
+    "insightface": "features of image and mirror image are summed, then normalised; squared distances, 2 - 2 cos; of "
+    "the thresholds 0, 0.01, ..., 3.99 the first best for the pairs of the other splits; same means below it",
+    "best": RULES["best"].sentence,
+}
+FROM_COSINES: dict[PairRule, Callable[[Floats], Floats]] = {"insightface": lambda cosines: np.asarray(2 * cosines - 2)}
+
+
+def verify_scores(cosines: ArrayLike, same: ArrayLike, fold: ArrayLike, *, rule: PairRule = "authors") -> Verification:
+    """Accuracy over held-out folds of pairs that come with scores, not features: thresholds from the other folds.
+
+    cosines (N,), same bool (N,), fold any integers (N,). `authors` has no mean to subtract here.
+    """
+    if rule not in RULES:
+        raise UserError(f"unknown rule {rule!r}; choose one of {', '.join(RULES)}")
+    scores = FROM_COSINES.get(rule, as_it_is)(np.asarray(cosines, dtype=np.float64))
+    truth, (numbers, place) = np.asarray(same).astype(bool), np.unique(np.asarray(fold), return_inverse=True)
+    if scores.ndim != 1 or truth.shape != scores.shape or place.shape != scores.shape:
+        shapes = ", ".join(str(array.shape) for array in (scores, truth, place))
+        raise UserError(f"cosines, same, fold have shapes {shapes}; wanted (N,) each")
+    if not np.isfinite(scores).all():
+        raise UserError(f"{(~np.isfinite(scores)).sum():,} of {len(scores):,} cosines are not finite; wanted numbers")
+    told = RULES[rule]
+    if len(numbers) < (2 if told.holds_out else 1):
+        raise UserError(f"{len(numbers)} fold; wanted at least 2, so that one can be held out")
+    correct, thresholds = np.zeros(len(truth), dtype=bool), []
+    for held_out in range(len(numbers)):
+        test = place == held_out
+        fit_on = ~test if told.holds_out else np.ones_like(test)
+        threshold = told.threshold(truth[fit_on], scores[fit_on])
+        correct[test] = told.correct(truth[test], scores[test], threshold)
+        thresholds.append(threshold)
+    accuracies = np.array([correct[place == number].mean() for number in range(len(numbers))])
+    return Verification(
+        float(accuracies.mean()), accuracies, told.cosine(np.array(thresholds)), correct, told.cosine(scores), truth,
+        place, rule,
+    )  # fmt: skip
+
+
+class Judge(Protocol):
+    """Hears the features of one video after the other, keeps what its policy needs, and judges pairs of them."""
+
+    def add(self, name: str, features: NDArray[np.float32], /) -> None:
+        """Take the features (F, D) of a video's frames."""
+
+    def verify(self, pairs: Sequence[Pair], rule: PairRule, /) -> Verification:
+        """Judge pairs of videos that were added."""
+
+
+class MeanFeature:
+    """Of each video its mean feature, on which the rules work as on the feature of a photo."""
+
+    def __init__(self, mirrored: bool, _file: IO[bytes]) -> None:
+        self.mirrored = mirrored
+        self.means: dict[str, Floats] = {}
+
+    def add(self, name: str, features: NDArray[np.float32], /) -> None:
+        """Take the features (F, D) of a video's frames."""
+        self.means[name] = features.mean(0, dtype=np.float64)
+
+    def verify(self, pairs: Sequence[Pair], rule: PairRule, /) -> Verification:
+        """Judge pairs of videos that were added."""
+        left = np.stack([self.means[pair.left] for pair in pairs])
+        right = np.stack([self.means[pair.right] for pair in pairs])
+        return verify_folds(left, right, *_truth(pairs), rule=rule, mirrored=self.mirrored)
+
+
+class MeanScore:
+    """Of each video the mean of its features at length one: the product of two such means is their mean cosine."""
+
+    def __init__(self, mirrored: bool, _file: IO[bytes]) -> None:
+        self.mirrored = mirrored
+        self.means: dict[tuple[str, bool], Floats] = {}  # by video, and by whether mirror images are summed
+
+    def add(self, name: str, features: NDArray[np.float32], /) -> None:
+        """Take the features (F, D) of a video's frames."""
+        for summed in {False, self.mirrored}:
+            self.means[name, summed] = _directions(features, summed=summed).mean(0)
+
+    def verify(self, pairs: Sequence[Pair], rule: PairRule, /) -> Verification:
+        """Judge pairs of videos that were added."""
+        summed = self.mirrored and RULES[rule].sums_mirrors
+        cosines = [float(self.means[pair.left, summed] @ self.means[pair.right, summed]) for pair in pairs]
+        return verify_scores(np.clip(cosines, -1, 1), *_truth(pairs), rule=rule)
+
+
+class MaxScore:
+    """Of each video the features of all its frames, in a file; two videos at a time are in memory."""
+
+    def __init__(self, mirrored: bool, file: IO[bytes]) -> None:
+        self.mirrored, self.file = mirrored, file
+        self.places: dict[str, tuple[int, tuple[int, ...]]] = {}
+
+    def add(self, name: str, features: NDArray[np.float32], /) -> None:
+        """Take the features (F, D) of a video's frames."""
+        self.places[name] = self.file.tell(), features.shape
+        self.file.write(np.ascontiguousarray(features, dtype=np.float32).tobytes())
+
+    def verify(self, pairs: Sequence[Pair], rule: PairRule, /) -> Verification:
+        """Judge pairs of videos that were added."""
+        summed = self.mirrored and RULES[rule].sums_mirrors
+        cosines = []
+        for pair in pairs:
+            left, right = (_directions(self._read(name), summed=summed) for name in (pair.left, pair.right))
+            cosines.append(float((left @ right.T).max()))
+        return verify_scores(np.clip(cosines, -1, 1), *_truth(pairs), rule=rule)
+
+    def _read(self, name: str) -> NDArray[np.float32]:
+        start, shape = self.places[name]
+        self.file.seek(start)
+        stored = self.file.read(4 * math.prod(shape))
+        return np.frombuffer(stored, dtype=np.float32).reshape(shape)
+
+
+JUDGES: dict[FramePolicy, Callable[[bool, IO[bytes]], Judge]] = {
+    "mean-feature": MeanFeature,
+    "mean-score": MeanScore,
+    "max-score": MaxScore,
+}
+
+
+def _directions(features: NDArray[np.float32], *, summed: bool) -> Floats:
+    """Features at length one; `summed` adds image and mirror image, which stand side by side, first."""
+    told = features.astype(np.float64)
+    if summed:
+        told = told[:, : told.shape[1] // 2] + told[:, told.shape[1] // 2 :]
+    return np.asarray(told / np.maximum(np.linalg.norm(told, axis=1, keepdims=True), 1e-12))
+
+
+def _truth(pairs: Sequence[Pair]) -> tuple[Bools, NDArray[np.int64]]:
+    return np.array([pair.same for pair in pairs]), np.array([pair.fold for pair in pairs])

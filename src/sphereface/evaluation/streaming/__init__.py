@@ -1,0 +1,1 @@
+"""Scores of more pairs than memory holds."""

@@ -1,0 +1,16 @@
+"""Bytes become the input of a network."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+def to_input(faces: Tensor) -> Tensor:
+    """Faces (N, 3, 112, 96) uint8 as the network wants them: (pixel - 127.5) / 128."""
+    return (faces.float() - 127.5) / 128
+
+
+def to_tensor(faces: NDArray[np.uint8]) -> Tensor:
+    """Faces (N, 112, 96, 3) as a tensor (N, 3, 112, 96), still uint8; the memory is shared, so it is channels last."""
+    return torch.from_numpy(faces).permute(0, 3, 1, 2)

@@ -1,0 +1,1 @@
+"""Checkpoints: written together, found, checked and read."""

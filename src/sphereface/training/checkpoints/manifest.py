@@ -1,0 +1,168 @@
+"""The manifest of a checkpoint: its files with their hashes, which classes lie where, and the small state as JSON.
+
+A manifest is sealed: its last entry is the SHA-256 of all others, so that a changed field is seen as a changed file is.
+The seal guards against accidents; whoever can write the folder can also write a new seal.
+"""
+
+import hashlib
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, JsonValue, ValidationError, model_validator
+
+from sphereface.contract import Record
+from sphereface.errors import UserError
+
+NAME, FORMAT, SEAL = "manifest.json", 1, "seal"
+
+# Without dots and slashes before its ending, a name cannot lead out of its folder.
+FileName = Annotated[str, Field(pattern=r"^[a-z0-9_-]+\.safetensors$")]
+GROUP = r"^[a-z][a-z0-9_]*$"
+GroupName = Annotated[str, Field(pattern=GROUP)]
+
+
+class CheckpointError(UserError):
+    """A checkpoint that is damaged or unfinished, or that does not fit what it is loaded into."""
+
+
+class NewerCheckpoint(CheckpointError):
+    """A whole checkpoint in a format that this version does not know."""
+
+
+class StoredFile(Record):
+    """One file of a checkpoint."""
+
+    name: FileName
+    size: int = Field(ge=0)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class ClassFile(StoredFile):
+    """The rows of classes first to last - 1."""
+
+    first: int = Field(ge=0)
+    last: int = Field(ge=0)
+
+
+class Layout(Record):
+    """What one class has in a tensor that is split by classes."""
+
+    dtype: str
+    row: tuple[Annotated[int, Field(ge=0)], ...]  # the shape without its first dimension
+
+
+class Manifest(Record):
+    """All about a checkpoint but the tensors themselves."""
+
+    format: Literal[1] = 1
+    step: int = Field(ge=0)
+    time: str  # when it was saved, for people to read
+    state: dict[str, JsonValue]
+    groups: dict[GroupName, StoredFile]
+    classes: int = Field(ge=0)
+    layout: dict[str, Layout]
+    by_class: tuple[ClassFile, ...]  # in the order of their classes
+    by_rank: tuple[StoredFile, ...]  # one for each process, or none
+
+    @property
+    def files(self) -> tuple[StoredFile, ...]:
+        """Every file of the checkpoint."""
+        return (*self.groups.values(), *self.by_class, *self.by_rank)
+
+    @model_validator(mode="after")
+    def _holds_each_class_once(self) -> "Manifest":
+        edges = [0, *(edge for file in self.by_class for edge in (file.first, file.last)), self.classes]
+        joined = all(left == right for left, right in list(pairwise(edges))[::2])
+        if self.layout and not (joined and edges == sorted(edges)):
+            ranges = ", ".join(f"{file.first}-{file.last}" for file in self.by_class) or "none"
+            raise UserError(f"class ranges are {ranges}; wanted each of {self.classes:,} classes once")
+        return self
+
+    @model_validator(mode="after")
+    def _names_each_file_once(self) -> "Manifest":
+        if len({file.name for file in self.files}) < len(self.files):
+            raise UserError("a file is named twice")
+        return self
+
+
+def seal(manifest: Manifest) -> bytes:
+    """A manifest as the bytes of its file."""
+    return _sealed(manifest.model_dump())
+
+
+def unseal(data: bytes, source: Path) -> Manifest:
+    """The manifest that `seal` made these bytes of; anything else is an error, also where only blanks differ."""
+    body = _loaded(data)
+    if body is None:
+        raise CheckpointError(f"{source}: damaged, or changed by hand")
+    if body.get("format") != FORMAT:
+        raise NewerCheckpoint(
+            f"{source}: a checkpoint of format {body.get('format')!r}, this version knows {FORMAT}; update sphereface"
+        )
+    try:
+        return Manifest.model_validate(body)
+    except ValidationError as error:
+        raise CheckpointError(f"{source}: {reason(error)}") from error
+
+
+def reason(error: ValidationError) -> str:
+    """The first thing that a record did not like, in one line."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return re.sub(r"\s+", " ", f"{place}: {first['msg']}" if place else first["msg"])
+
+
+def check_file(path: Path, file: StoredFile, *, verify: bool) -> None:
+    """Raise unless a file is there, as long as its manifest says and, if that is to be verified, with its hash."""
+    try:
+        size = path.stat().st_size
+        damaged = size == file.size and verify and sha256_of(path) != file.sha256
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if size != file.size:
+        raise CheckpointError(f"{path}: {size:,} bytes, its manifest says {file.size:,}")
+    if damaged:
+        raise CheckpointError(f"{path}: damaged, for its SHA-256 is not that of its manifest")
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def unreadable(path: Path, error: Exception) -> CheckpointError:
+    """What to raise where a file of a checkpoint cannot be read."""
+    return CheckpointError(f"{path}: it cannot be read ({one_line(error)})")
+
+
+def one_line(error: Exception) -> str:
+    """What went wrong, in one line."""
+    if isinstance(error, ValidationError):
+        return reason(error)
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(text.split()) or type(error).__name__
+
+
+def _sealed(body: dict[str, Any]) -> bytes:
+    digest = hashlib.sha256(_text(body)).hexdigest()
+    return _text({**body, SEAL: digest})
+
+
+def _text(body: dict[str, Any]) -> bytes:
+    return json.dumps(body, indent=2, allow_nan=False).encode() + b"\n"
+
+
+def _loaded(data: bytes) -> dict[str, Any] | None:
+    """What was sealed, or None where sealing it again gives other bytes."""
+    try:
+        body = json.loads(data)
+        if not isinstance(body, dict):
+            return None
+        body.pop(SEAL, None)
+        return body if _sealed(body) == data else None
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,229 @@
+"""Checkpoints on the disk: found, checked, read, and removed when they are no longer wanted.
+
+    step-00000500/net.safetensors                                  a group of tensors that all processes share
+    step-00000500/classes-0000000000-0000100000.safetensors        rows of tensors that are split by classes
+    step-00000500/rank-00000.safetensors                           what one process has for itself
+    step-00000500/manifest.json                                    put in place last: without it a checkpoint is none
+
+Nothing is ever unpickled. `saving.py` writes them.
+"""
+
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from pydantic import JsonValue
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
+from torch import Tensor
+
+from sphereface.data.files.writing import flush
+from sphereface.errors import UserError
+from sphereface.training.checkpoints.manifest import (
+    NAME,
+    CheckpointError,
+    ClassFile,
+    Manifest,
+    NewerCheckpoint,
+    StoredFile,
+    check_file,
+    unreadable,
+    unseal,
+)
+
+Tensors = Mapping[str, Tensor]
+
+STEP = re.compile(r"step-(\d{8,})")
+DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2),
+        *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+    )
+}
+
+
+def newest_checkpoint(folder: Path, *, say: Callable[[str], None], verify: bool = True) -> "Checkpoint | None":
+    """The newest whole checkpoint, or None where none was ever finished; `say` hears of each that is passed over.
+
+    Where some were finished and none is whole any more, that is an error: nobody wants to start anew unasked.
+    """
+    broken: list[CheckpointError] = []
+    for path in reversed(steps_in(folder)):
+        if not (path / NAME).exists():
+            say(f"{path}: passed over, for it was never finished")
+            continue
+        try:
+            return open_checkpoint(path, verify=verify)
+        except NewerCheckpoint:
+            raise
+        except CheckpointError as error:
+            broken.append(error)
+            say(f"checkpoint passed over: {error}")
+    if broken:
+        raise CheckpointError(
+            f"{folder}: none of {len(broken)} checkpoints is whole, the newest because of {broken[0]}; "
+            "restore them from a copy, or begin a new run in another folder"
+        )
+    return None
+
+
+def open_checkpoint(path: Path, *, verify: bool = True) -> "Checkpoint":
+    """A checkpoint whose files are there; `verify` reads them all and compares their hashes.
+
+    Of several processes only one needs to verify.
+    """
+    manifest = _read_manifest(path)
+    if STEP.fullmatch(path.name) and _step(path) != manifest.step:
+        raise CheckpointError(f"{path}: its manifest is of step {manifest.step:,}; give the folder its old name again")
+    for file in manifest.files:
+        check_file(path / file.name, file, verify=verify)
+    return Checkpoint(path, manifest)
+
+
+def prune(folder: Path, *, keep: int, best: int | None = None) -> None:
+    """Keep the last checkpoints that are whole, and the one of the best step; for rank 0 alone."""
+    if keep < 1:
+        raise UserError(f"keep is {keep}; wanted at least 1")
+    recent = [_step(path) for path in steps_in(folder) if _is_whole(path)][-keep:]
+    for path in steps_in(folder):
+        if recent and _step(path) < recent[0] and _step(path) != best:
+            _remove(path)
+
+
+def forget_after(folder: Path, step: int) -> None:
+    """Remove every checkpoint after a step, newest first: the run went back there; for rank 0 alone."""
+    for path in reversed(steps_in(folder)):
+        if _step(path) > step:
+            _remove(path)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint to read; its tensors come on the CPU."""
+
+    path: Path
+    manifest: Manifest
+
+    @property
+    def step(self) -> int:
+        """How many steps had been made."""
+        return self.manifest.step
+
+    @property
+    def state(self) -> dict[str, JsonValue]:
+        """What was given as `state`; treat it as read-only."""
+        return self.manifest.state
+
+    def group(self, name: str) -> dict[str, Tensor]:
+        """A group of tensors."""
+        if name not in self.manifest.groups:
+            there = ", ".join(self.manifest.groups) or "none"
+            raise CheckpointError(f"{self.path}: it has no group {name!r}; there are {there}")
+        return self._read(self.manifest.groups[name])
+
+    def of_rank(self, rank: int) -> dict[str, Tensor] | None:
+        """What this process had for itself, or None where fewer processes saved it."""
+        return self._read(self.manifest.by_rank[rank]) if rank < len(self.manifest.by_rank) else None
+
+    def rows(self, first: int, last: int) -> dict[str, Tensor]:
+        """Rows first to last - 1 of the tensors that are split by classes, from however many files they lie in."""
+        if not 0 <= first <= last <= self.manifest.classes:
+            raise UserError(f"rows {first} to {last} of {self.manifest.classes:,} classes; wanted some of them")
+        whole = {
+            name: torch.empty((last - first, *layout.row), dtype=dtype_called(layout.dtype, self.path))
+            for name, layout in self.manifest.layout.items()
+        }
+        for file in self.manifest.by_class:
+            low, high = max(first, file.first), min(last, file.last)
+            if low < high:
+                into = {name: tensor[low - first : high - first] for name, tensor in whole.items()}
+                self._read_rows(file, low, high, into)
+        return whole
+
+    def _read(self, file: StoredFile) -> dict[str, Tensor]:
+        try:
+            return load_file(self.path / file.name)
+        except (OSError, SafetensorError) as error:
+            raise unreadable(self.path / file.name, error) from error
+
+    def _read_rows(self, file: ClassFile, low: int, high: int, into: Tensors) -> None:
+        path = self.path / file.name
+        try:
+            with safe_open(path, "pt") as tensors:
+                for name, rows in into.items():
+                    found = tensors.get_slice(name)
+                    if found.get_shape() != [file.last - file.first, *rows.shape[1:]]:
+                        raise CheckpointError(
+                            f"{path}: {name!r} has shape {found.get_shape()}; "
+                            f"wanted {[file.last - file.first, *rows.shape[1:]]}, as its manifest says"
+                        )
+                    rows.copy_(_typed(found[low - file.first : high - file.first], rows.dtype, f"{path}: {name!r}"))
+        except (OSError, SafetensorError) as error:
+            raise unreadable(path, error) from error
+
+
+def tidy(path: Path) -> None:
+    """Remove what a save left behind that did not come to its end; what somebody may want to look into stays."""
+    if not (path / NAME).exists():
+        shutil.rmtree(path)
+        return
+    try:
+        listed = {file.name for file in _read_manifest(path).files}
+    except CheckpointError:
+        return
+    for file in path.iterdir():
+        unfinished = file.suffix == ".safetensors" or file.name.startswith((f".{NAME}.", ".tmp"))  # safetensors' own
+        if unfinished and file.name not in listed:
+            file.unlink()
+
+
+def _remove(path: Path) -> None:
+    """Remove a checkpoint, its manifest first: if this is cut short, what remains is none."""
+    (path / NAME).unlink(missing_ok=True)
+    flush(path)
+    shutil.rmtree(path)
+    flush(path.parent)
+
+
+def steps_in(folder: Path) -> list[Path]:
+    """The folders of checkpoints, whole or not, oldest first."""
+    if not folder.is_dir():
+        return []
+    found = [path for path in folder.iterdir() if STEP.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
+    return sorted(found, key=_step)
+
+
+def _step(path: Path) -> int:
+    return int(path.name.removeprefix("step-"))
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        open_checkpoint(path, verify=False)
+    except CheckpointError:
+        return False
+    return True
+
+
+def _read_manifest(path: Path) -> Manifest:
+    try:
+        return unseal((path / NAME).read_bytes(), path / NAME)
+    except OSError as error:
+        raise unreadable(path / NAME, error) from error
+
+
+def dtype_called(name: str, source: object) -> torch.dtype:
+    """The type of numbers with such a name; a checkpoint may hold those of DTYPES."""
+    if name not in DTYPES:
+        raise CheckpointError(f"{source}: type {name!r}; choose one of {', '.join(DTYPES)}")
+    return DTYPES[name]
+
+
+def _typed(tensor: Tensor, dtype: torch.dtype, source: str) -> Tensor:
+    if tensor.dtype != dtype:
+        raise CheckpointError(f"{source} has type {tensor.dtype}; wanted {dtype}, as its manifest says")
+    return tensor

@@ -1,0 +1,1 @@
+"""What a run shows: log, live line, report, preview."""
