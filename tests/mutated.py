@@ -21,6 +21,7 @@ from sphereface.embed.run import embed_set
 from sphereface.embed.store import open_features
 from sphereface.engines.convert import as_onnx
 from sphereface.errors import SphereFaceError, UnreadableImage
+from sphereface.evaluation.streaming.scores import map_features
 from sphereface.faces.images import decode
 from sphereface.zoo import ModelFile
 from tests.embed.sets import mixing_embedder
@@ -81,12 +82,13 @@ def write_whole(folder: Path) -> dict[str, Path]:
     write_network(folder / "net.safetensors")
     (folder / "net.onnx").write_bytes(as_onnx(ModelFile(folder / "net.safetensors")))
     embed_set(people, folder / "features", mixing_embedder())
+    np.save(folder / "plain.npy", np.arange(18, dtype=np.float32).reshape(9, 2))
     files = {
         "rec": folder / "set.rec", "idx": folder / "bare" / "set.idx", "bare rec": folder / "bare" / "set.rec",
         "zip": folder / "set.zip", "tar": folder / "set.tar", "bin": folder / "pairs.bin",
         "safetensors": folder / "net.safetensors", "onnx": folder / "net.onnx",
-        "npy": folder / "features" / "features.npy", "jpg": folder / "face.jpg", "png": folder / "face.png",
-        "webp": folder / "face.webp",
+        "npy": folder / "features" / "features.npy", "plain npy": folder / "plain.npy",
+        "jpg": folder / "face.jpg", "png": folder / "face.png", "webp": folder / "face.webp",
     }  # fmt: skip
     assert set(files) == set(READERS)
     return files
@@ -111,6 +113,11 @@ def read_features(path: Path) -> object:
     return np.asarray(open_features(path.parent).rows[np.arange(9)]).tobytes()
 
 
+def read_matrix(path: Path) -> object:
+    """Every row of a file of features."""
+    return np.asarray(map_features(path)).tobytes()
+
+
 def read_model(path: Path) -> object:
     """The feature of a face."""
     return Embedder.load(path, threads=1).embed(face(0)[None]).tobytes()
@@ -127,6 +134,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     **dict.fromkeys(("safetensors", "onnx"), read_model),
     "bin": read_bin,
     "npy": read_features,
+    "plain npy": read_matrix,
 }
 
 

@@ -14,8 +14,8 @@ SOURCE = Path(sphereface.__file__).parent
 
 # Top to bottom, as drawn in docs/architecture.md: a room leans only on rooms above it.
 ROOMS = [
-    "errors", "choices", "contract", "graphs", "zoo", "metrics", "reports", "faces", "data", "engines", "embed",
-    "evaluation", "audit",
+    "errors", "arrays", "progress", "hashes", "choices", "contract", "graphs", "zoo", "metrics", "reports", "faces",
+    "data", "engines", "embed", "evaluation", "audit",
     "geometry", "parallel", "losses", "models", "loading", "training", "experiments", "bench", "doctor",
     "cli", "__main__",
 ]  # fmt: skip

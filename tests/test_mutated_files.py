@@ -22,13 +22,15 @@ def limit_memory():
 
 def lines_of(process):
     """What a process prints; one that is silent for too long is ended."""
+    patience = PATIENCE + STARTING
     while True:
-        timer = threading.Timer(PATIENCE + STARTING, process.kill)
+        timer = threading.Timer(patience, process.kill)
         timer.start()
         line = process.stdout.readline()
         timer.cancel()
         if not line:
             return
+        patience = PATIENCE
         yield line.rstrip("\n")
 
 

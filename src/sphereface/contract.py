@@ -4,7 +4,6 @@ A card travels in the metadata of the model's own file, so the two cannot be par
 here only, and without torch.
 """
 
-import hashlib
 import math
 import os
 from bisect import bisect_right
@@ -25,6 +24,7 @@ from pydantic import (
 
 from sphereface.choices import FeatureRule, Template, Weigh
 from sphereface.errors import ContractMismatch, ModelFileError, UserError
+from sphereface.hashes import sha256_of
 
 METADATA_KEY = "sphereface.card"
 
@@ -72,7 +72,7 @@ class Alignment(Record):
 
     def fingerprint(self) -> str:
         """A hash that changes with every field: two sets of faces with the same one were made alike."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+        return sha256_of(self.model_dump_json())[:16]
 
 
 class Preprocessing(Alignment):

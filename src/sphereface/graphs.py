@@ -12,9 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequen
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sphereface.arrays import Float32
 from sphereface.errors import ModelFileError
 
 if TYPE_CHECKING:
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 
 IR_VERSION, OPSET_VERSION = 8, 13  # of 2021: whatever reads ONNX today reads these
 
-Floats = NDArray[np.float32]
 Shape = Sequence[int | str]  # a name stands for a free length
 
 
@@ -57,7 +54,7 @@ def operation(op: str, inputs: Sequence[str], output: str, **attributes: Any) ->
     return helper.make_node(op, inputs, [output], **attributes)
 
 
-def add_constant(graph: "GraphProto", name: str, values: Floats) -> None:
+def add_constant(graph: "GraphProto", name: str, values: Float32) -> None:
     """Add a tensor to a graph."""
     from onnx import TensorProto
 

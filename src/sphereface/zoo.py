@@ -1,6 +1,5 @@
 """Model files, and the models of others that we know: cards for files that carry none."""
 
-import hashlib
 import io
 import os
 from functools import cached_property
@@ -9,6 +8,7 @@ from pathlib import Path
 from sphereface.contract import METADATA_KEY, Card, Preprocessing, card_in, parse_card
 from sphereface.errors import ModelFileError
 from sphereface.graphs import metadata
+from sphereface.hashes import sha256_of
 
 LARGEST = 2_000_000_000  # bytes of a model file; a protocol buffer ends at 2 GiB
 
@@ -55,7 +55,7 @@ class ModelFile:
     @cached_property
     def sha256(self) -> str:
         """The hash of the file."""
-        return hashlib.sha256(self.content).hexdigest()
+        return sha256_of(self.content)
 
     @cached_property
     def card(self) -> Card:
@@ -77,6 +77,11 @@ class ModelFile:
                 "mean and scale of its faces, and its feature rule"
             )
         return KNOWN[self.sha256]
+
+
+def model_file(given: str | Path | ModelFile) -> ModelFile:
+    """A model file that is read already, or the one at a path."""
+    return given if isinstance(given, ModelFile) else ModelFile(given)
 
 
 def card_of(path: str | Path) -> Card:

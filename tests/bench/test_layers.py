@@ -1,23 +1,16 @@
 """A small version of the benchmark of layers."""
 
-import json
-
 import pytest
 import torch
 from torch import nn
 
 from sphereface.bench import layers
-from sphereface.cli import main
 from sphereface.models.cpu.prelu import PReLU
 from sphereface.models.cpu.winograd import Conv3x3
 
 
-def test_every_layer_is_measured_at_every_stage_against_torchs(capsys, monkeypatch):
-    monkeypatch.setattr(layers, "WIDTHS", (2, 3, 4, 5))
-    with pytest.raises(SystemExit) as left:
-        main(["bench", "layers", "--repeats", "1", "--batch", "1", "--json"])
-    assert left.value.code == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
+def test_every_layer_is_measured_at_every_stage_against_torchs():
+    rows = layers.bench_layers(repeats=1, batch=1, widths=(2, 3, 4, 5))["rows"]
     assert [row["layer"] for row in rows] == 4 * ["convolution", "prelu"]
     assert [row["input"] for row in rows[::2]] == [[1, 2, 56, 48], [1, 3, 28, 24], [1, 4, 14, 12], [1, 5, 7, 6]]
     for row in rows:

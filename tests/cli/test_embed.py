@@ -1,4 +1,4 @@
-"""sphereface embed, where torch is missing: killed and run again, in shards, with a model of others."""
+"""sphereface embed, where torch is missing: killed and run again, in parts, with a model of others."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from sphereface.data.manifest import Manifest, write_manifest
+from sphereface.data.manifest import SetManifest, write_manifest
 from sphereface.data.people import PeopleFolder
 from sphereface.embed.store import open_features
 from sphereface.faces.images import decode
@@ -41,7 +41,7 @@ def run(*arguments, cache):
 def given(tmp_path_factory):
     root = tmp_path_factory.mktemp("given")
     write_faces(root / "faces", people=4, photos=30)
-    write_manifest(root / "faces", Manifest(made_by="a test"))
+    write_manifest(root / "faces", SetManifest(made_by="a test"))
     tensors = write_network(root / "m.safetensors", channels=(8, 8, 8, 8))
     return root, tensors
 
@@ -60,7 +60,7 @@ def undisturbed(given):
 def test_features_come_from_the_network_and_the_result_is_one_object(given, undisturbed):
     root, tensors = given
     folder, told, said = undisturbed
-    assert (told["faces"], told["dimension"], told["rule"], told["unreadable"]) == (120, 12, "concatenate", {})
+    assert (told["faces"], told["dimension"], told["feature_rule"], told["unreadable"]) == (120, 12, "concatenate", {})
     assert "embedding faces" in said
     assert len(list((root / "cache").iterdir())) == 1
     features = open_features(folder, finite=True)
@@ -96,8 +96,8 @@ def test_a_killed_run_goes_on_and_ends_as_an_undisturbed_one(given, undisturbed,
 
 def test_shards_of_two_machines_open_as_one(given, undisturbed, tmp_path):
     root, _ = given
-    for shard in ("2/2", "1/2"):
-        arguments = ("--model", root / "m.safetensors", "--batch", 1, "--threads", 1, "--shard", shard)
+    for part in ("2/2", "1/2"):
+        arguments = ("--model", root / "m.safetensors", "--batch", 1, "--threads", 1, "--part", part)
         assert run(root / "faces", tmp_path, *arguments, cache=root / "cache")[0] == 0
     np.testing.assert_array_equal(np.asarray(open_features(tmp_path).rows), open_features(undisturbed[0]).rows)
 
@@ -105,8 +105,8 @@ def test_shards_of_two_machines_open_as_one(given, undisturbed, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (("--shard", "3/2"), "wanted i/n"),
-        (("--rule", "sum"), "features of another job: rule concatenate"),
+        (("--part", "3/2"), "wanted i/n"),
+        (("--feature-rule", "sum"), "features of another job: rule concatenate"),
         (("--engine", "torch"), r"needs torch.*pip install 'sphereface[train]'"),
     ],
 )
@@ -126,7 +126,7 @@ def test_a_model_of_others_runs_through_its_card(tmp_path):
     write_faces(tmp_path / "faces", people=1, photos=2, size=(112, 112))
     model = MODELS / "face_recognition_sface_2021dec.onnx"
     code, out, said = run(
-        tmp_path / "faces", tmp_path / "out", "--model", model, "--rule", "sum", "--json", cache=tmp_path
+        tmp_path / "faces", tmp_path / "out", "--model", model, "--feature-rule", "sum", "--json", cache=tmp_path
     )
     assert code == 0, said
     assert json.loads(out)["dimension"] == 128

@@ -16,7 +16,7 @@ from sphereface.contract import Card
 from sphereface.data.lists.devkit import read_curves, read_distractors, read_probes, write_matrix
 from sphereface.data.lists.megaface import write_megaface
 from sphereface.data.lists.pairs import pairs_to_bin, read_pairs
-from sphereface.data.manifest import Manifest, write_manifest
+from sphereface.data.manifest import SetManifest, write_manifest
 from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.data.synthetic.shapes import write_shape
 from sphereface.embed.embedder import Embedder
@@ -143,7 +143,7 @@ def own(tmp_path_factory, embedder):
                 pattern = rng.integers(0, 200, (7, 6, 3))
             face = (pattern + rng.integers(0, 40, (7, 6, 3))).astype(np.uint8).repeat(16, 0).repeat(16, 1)
             (root / f"p{person:02d}" / f"{photo}.png").write_bytes(encode_png(face))
-    write_manifest(root, Manifest(made_by="a test"))
+    write_manifest(root, SetManifest(made_by="a test"))
     embed_set(root, root.parent / "features", embedder)
     table(root.parent / "groups.csv", SHAKY)
     return root
@@ -187,7 +187,7 @@ def test_a_bin_holds_its_own_pairs(told, refused, pairs_set, model, tmp_path, em
 
 def test_several_models_are_an_ensemble_of_one_feature_rule(told, refused, pairs_set, model, tmp_path):
     tiles(tmp_path / "other.onnx", card=Card(name="other", feature_rule="image"))
-    both = Ensemble.load([model, tmp_path / "other.onnx"], rule="sum")
+    both = Ensemble.load([model, tmp_path / "other.onnx"], feature_rule="sum")
     given = ("lfw", pairs_set, "--model", model, "--model", tmp_path / "other.onnx", *QUICK)
     assert "load them all under one" in refused(*given)
     found = told(*given, "--feature-rule", "sum")

@@ -11,7 +11,7 @@ from sphereface.cli import main
 from sphereface.contract import Card, Preprocessing, read_card
 from sphereface.embed.embedder import Embedder
 from sphereface.embed.run import embed_set
-from sphereface.embed.store import Shard, open_features
+from sphereface.embed.store import Part, open_features
 from sphereface.evaluation.calibration.measure import calibrate
 from tests.embed.sets import write_faces
 from tests.engines.networks import write_network
@@ -69,7 +69,7 @@ def test_features_of_a_model_calibrate_it_again_and_again_but_no_other(faces, tm
     path, other = tmp_path / "model.onnx", tmp_path / "other.onnx"
     embedder = tiles(path)
     for number in (1, 2):
-        embed_set(faces, tmp_path / "features", embedder, shard=Shard(number=number, of=2))
+        embed_set(faces, tmp_path / "features", embedder, part=Part(number=number, of=2))
     other.write_bytes(path.read_bytes().replace(b"tiles", b"files"))  # the same card but for its name
     for far in (0.1, 0.2):  # the file has another hash by the second time
         code, _, said = run(capsys, "models", "calibrate", path, tmp_path / "features", "--far", far, "--rounds", 5)

@@ -8,7 +8,7 @@ import pytest
 
 from sphereface.contract import Alignment, Preprocessing
 from sphereface.data.manifest import (
-    Manifest,
+    SetManifest,
     manifest_path,
     read_manifest,
     require_faces,
@@ -29,7 +29,7 @@ def folder(root, height, width):
 
 
 def made(**alignment):
-    return Manifest(alignment=Alignment(**alignment), made_by="a test")
+    return SetManifest(alignment=Alignment(**alignment), made_by="a test")
 
 
 def test_a_manifest_comes_back_as_it_was_written(tmp_path):

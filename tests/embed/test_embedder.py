@@ -168,7 +168,7 @@ def test_another_rule_leaves_the_calibration_behind(tmp_path, faces):
         impostor_tail=ImpostorTail(scores=(0.1, 0.3), fars=(0.1, 1e-3), **about),
     )
     path = save(tmp_path / "m.onnx", card=card)
-    both, image, summed = (Embedder.load(path, rule=rule) for rule in ("concatenate", "image", "sum"))
+    both, image, summed = (Embedder.load(path, feature_rule=rule) for rule in ("concatenate", "image", "sum"))
     assert (both.card, both.dimension, image.dimension, summed.dimension) == (card, 672, 336, 336)
     assert image.card == Card(feature_rule="image")
     np.testing.assert_allclose(summed.embed(faces), 2 * image.embed(faces), rtol=1e-5)

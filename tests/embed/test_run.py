@@ -1,4 +1,4 @@
-"""A set to features on disk: in order, restartable to the bit, in shards, and nothing left out in silence."""
+"""A set to features on disk: in order, restartable to the bit, in parts, and nothing left out in silence."""
 
 import fcntl
 import json
@@ -8,11 +8,11 @@ import pytest
 
 from sphereface.contract import Alignment, Card
 from sphereface.data.formats.sets import convert
-from sphereface.data.manifest import Manifest, write_manifest
+from sphereface.data.manifest import SetManifest, write_manifest
 from sphereface.data.people import PeopleFolder
 from sphereface.embed.embedder import Embedder
 from sphereface.embed.run import CHUNK, embed_set
-from sphereface.embed.store import Shard, open_features
+from sphereface.embed.store import Part, open_features
 from sphereface.errors import ContractMismatch, DataFormatError, JobFailed, UnreadableImage
 from sphereface.faces.images import decode
 from tests.data.sets import tree
@@ -122,21 +122,21 @@ def test_half_a_line_of_the_journal_is_dropped(faces, undisturbed, tmp_path):
     assert tree(tmp_path / "out") == tree(undisturbed)
 
 
-@pytest.mark.parametrize("count", [2, 7, 40])  # 30 batches: of 40 shards some are empty
+@pytest.mark.parametrize("count", [2, 7, 40])  # 30 batches: of 40 parts some are empty
 def test_shards_together_are_the_whole(faces, undisturbed, tmp_path, count):
     for number in range(count, 0, -1):
-        embed_set(faces, tmp_path, mixing_embedder(), batch=BATCH, shard=Shard(number=number, of=count))
+        embed_set(faces, tmp_path, mixing_embedder(), batch=BATCH, part=Part(number=number, of=count))
     joined, whole = open_features(tmp_path), open_features(undisturbed)
     np.testing.assert_array_equal(np.asarray(joined.rows), whole.rows)
     assert (joined.paths, joined.people) == (whole.paths, whole.people)
     assert joined.labels.tolist() == whole.labels.tolist()
-    named = open_features([tmp_path / f"shard-{number}-of-{count}" for number in range(1, count + 1)])
+    named = open_features([tmp_path / f"part-{number}-of-{count}" for number in range(1, count + 1)])
     assert named.paths == whole.paths
 
 
 def test_every_image_is_in_one_shard():
     for total, batch, count in [(0, 4, 3), (1, 4, 3), (17, 4, 3), (16, 4, 4), (1000, 7, 13)]:
-        parts = [Shard(number=number, of=count).positions(total, batch) for number in range(1, count + 1)]
+        parts = [Part(number=number, of=count).positions(total, batch) for number in range(1, count + 1)]
         assert [position for part in parts for position in part] == list(range(total))
         assert all(part.start % batch == 0 for part in parts)
         assert max(map(len, parts)) - min(map(len, parts)) < 2 * batch
@@ -144,9 +144,9 @@ def test_every_image_is_in_one_shard():
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "1", "1/0", "a/b", "-1/2", "1/2/3"])
 def test_a_shard_is_i_of_n(text):
-    assert str(Shard.parse("4/4")) == "4/4"
+    assert str(Part.parse("4/4")) == "4/4"
     with pytest.raises(ValueError, match="wanted i/n"):
-        Shard.parse(text)
+        Part.parse(text)
 
 
 def test_an_unreadable_image_stops_the_run_which_goes_on_when_it_is_mended(copied, undisturbed, tmp_path):
@@ -205,8 +205,8 @@ def test_another_job_is_refused_with_the_way_out(faces, undisturbed, copied):
     (copied / "p0" / "000.png").rename(copied / "p0" / "zzz.png")
     with pytest.raises(ValueError, match="another job: data"):
         embed_set(copied, undisturbed, same, batch=BATCH)
-    with pytest.raises(ValueError, match="not sharded"):
-        embed_set(faces, undisturbed, same, batch=BATCH, shard=Shard(number=1, of=2))
+    with pytest.raises(ValueError, match="not in parts"):
+        embed_set(faces, undisturbed, same, batch=BATCH, part=Part(number=1, of=2))
 
 
 def test_other_faces_under_the_same_names_are_noticed(copied, tmp_path):
@@ -238,7 +238,7 @@ def test_faces_made_otherwise_are_refused(copied, tmp_path):
     said = []
     embed_set(copied, tmp_path / "out", mixing_embedder(), say=said.append)
     assert "by their size alone" in said[0]
-    write_manifest(copied, Manifest(alignment=Alignment(template="matlab"), made_by="test"))
+    write_manifest(copied, SetManifest(alignment=Alignment(template="matlab"), made_by="test"))
     with pytest.raises(ContractMismatch, match="template matlab"):
         embed_set(copied, tmp_path / "again", mixing_embedder())
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sphereface.embed.run import embed_set
-from sphereface.embed.store import JoinedRows, Shard, index_hash, lines, open_features
+from sphereface.embed.store import JoinedRows, Part, index_hash, lines, open_features
 from sphereface.errors import DataFormatError
 from tests.embed.sets import mixing_embedder, write_faces
 
@@ -21,7 +21,7 @@ def made(tmp_path_factory):
     write_faces(root / "set", people=2, photos=4)
     embed_set(root / "set", root / "whole", mixing_embedder(), batch=2)
     for number in (1, 2, 3):
-        embed_set(root / "set", root / "shards", mixing_embedder(), batch=2, shard=Shard(number=number, of=3))
+        embed_set(root / "set", root / "parts", mixing_embedder(), batch=2, part=Part(number=number, of=3))
     return root
 
 
@@ -31,8 +31,8 @@ def whole(made, tmp_path):
 
 
 @pytest.fixture
-def shards(made, tmp_path):
-    return shutil.copytree(made / "shards", tmp_path / "shards")
+def parts(made, tmp_path):
+    return shutil.copytree(made / "parts", tmp_path / "parts")
 
 
 def cut(path, count):
@@ -104,29 +104,29 @@ def test_numbers_that_are_not_finite_are_found_when_asked_for(whole):
         open_features(whole, finite=True)
 
 
-def test_missing_and_double_shards_are_named(shards):
-    assert len(open_features(shards)) == 8
-    shutil.copytree(shards / "shard-2-of-3", shards / "copy")
-    with pytest.raises(DataFormatError, match=r"shard 2/3 is there 2 times, in .*copy and .*shard-2-of-3"):
-        open_features(shards)
-    shutil.rmtree(shards / "copy")
-    shutil.rmtree(shards / "shard-2-of-3")
-    with pytest.raises(DataFormatError, match="1 of 3 shards missing: 2/3"):
-        open_features(shards)
-    with pytest.raises(DataFormatError, match="2 of 3 shards missing: 2/3, 3/3"):
-        open_features(shards / "shard-1-of-3")
-    (shards / "shard-1-of-3" / "manifest.json").unlink()
-    with pytest.raises(DataFormatError, match="shard-1-of-3: unfinished"):
-        open_features(shards)
+def test_missing_and_double_shards_are_named(parts):
+    assert len(open_features(parts)) == 8
+    shutil.copytree(parts / "part-2-of-3", parts / "copy")
+    with pytest.raises(DataFormatError, match=r"part 2/3 is there 2 times, in .*copy and .*part-2-of-3"):
+        open_features(parts)
+    shutil.rmtree(parts / "copy")
+    shutil.rmtree(parts / "part-2-of-3")
+    with pytest.raises(DataFormatError, match="1 of 3 parts missing: 2/3"):
+        open_features(parts)
+    with pytest.raises(DataFormatError, match="2 of 3 parts missing: 2/3, 3/3"):
+        open_features(parts / "part-1-of-3")
+    (parts / "part-1-of-3" / "manifest.json").unlink()
+    with pytest.raises(DataFormatError, match="part-1-of-3: unfinished"):
+        open_features(parts)
 
 
-def test_shards_of_two_makings_are_not_mixed(shards, whole, made, tmp_path):
-    path = shards / "shard-3-of-3" / "manifest.json"
+def test_shards_of_two_makings_are_not_mixed(parts, whole, made, tmp_path):
+    path = parts / "part-3-of-3" / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"model": "c" * 64}))
     with pytest.raises(DataFormatError, match=r"differ in their model \(aaaa.*cccc.*\)"):
-        open_features(shards)
-    with pytest.raises(DataFormatError, match=r"is shard 1/1, .* is shard 2/3"):
-        open_features([whole, made / "shards" / "shard-2-of-3"])
+        open_features(parts)
+    with pytest.raises(DataFormatError, match=r"is part 1/1, .* is part 2/3"):
+        open_features([whole, made / "parts" / "part-2-of-3"])
     with pytest.raises(ValueError, match="no folder"):
         open_features([])
 

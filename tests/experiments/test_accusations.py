@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sphereface.contract import Card
-from sphereface.data.manifest import Manifest, write_manifest
+from sphereface.data.manifest import SetManifest, write_manifest
 from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.embed.embedder import Embedder
 from sphereface.evaluation.groups.compare import evaluate_groups
@@ -14,6 +14,7 @@ from sphereface.experiments.accusations import Accusations, Crowd, Verdict, judg
 from sphereface.experiments.openset import TEST
 from sphereface.experiments.two_looks import dressed, every_other_family
 from sphereface.faces.images import encode_png
+from sphereface.progress import silent
 
 FEW = {"people": 40, "photos": 2, "far": 0.05, "rounds": 20, "workers": 1}
 
@@ -28,10 +29,6 @@ def network(*, blue_noise=0.0):
         return (features + blue_noise * blue[:, None] * rng.normal(size=features.shape)).astype(np.float32)
 
     return Embedder(run, Card(name="small pictures"))
-
-
-def quiet(_done):
-    return None
 
 
 def crowd_of(network, people):
@@ -72,7 +69,7 @@ def test_a_crowd_in_memory_is_judged_as_evaluate_groups_judges_it_on_disk(tmp_pa
         path = tmp_path / f"faces/p{person:04d}/{place:04d}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(encode_png(face))
-    write_manifest(tmp_path / "faces", Manifest(made_by="a test"))
+    write_manifest(tmp_path / "faces", SetManifest(made_by="a test"))
     looks = np.array(["red", "blue"])[blue.astype(int)]
     rows = [f"p{person:04d},{look}\n" for person, look in enumerate(looks)]
     (tmp_path / "groups.csv").write_text("person,look\n" + "".join(rows))
@@ -85,7 +82,7 @@ def test_a_crowd_in_memory_is_judged_as_evaluate_groups_judges_it_on_disk(tmp_pa
 
 
 def test_a_network_that_sees_no_colour_has_no_part_in_the_ratio_whoever_is_in_the_test():
-    told = try_crowds(network(), 0, 2, progress=quiet, **FEW)
+    told = try_crowds(network(), 0, 2, progress=silent, **FEW)
     for which in ("FMR", "FNMR"):
         assert told.network(which) == pytest.approx((1, 1, 1), abs=1e-3)
         assert told.people(which) > 1.02
@@ -93,7 +90,7 @@ def test_a_network_that_sees_no_colour_has_no_part_in_the_ratio_whoever_is_in_th
 
 
 def test_a_network_that_sees_blue_people_badly_is_told_from_a_crowd_that_happens_to_be_hard():
-    told = try_crowds(network(blue_noise=1.0), 0, 2, progress=quiet, **FEW)
+    told = try_crowds(network(blue_noise=1.0), 0, 2, progress=silent, **FEW)
     own, _, high = told.network("FMR")  # noise makes blue people alike to nobody
     assert own * told.people("FMR") < 0.1
     assert high < 1
@@ -102,4 +99,4 @@ def test_a_network_that_sees_blue_people_badly_is_told_from_a_crowd_that_happens
 
 def test_crowds_that_would_reach_the_distractors_are_refused():
     with pytest.raises(ValueError, match=r"300 crowds of 40 people; only 9,960 are left"):
-        try_crowds(network(), 0, 300, progress=quiet, **FEW)
+        try_crowds(network(), 0, 300, progress=silent, **FEW)

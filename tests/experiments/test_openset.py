@@ -11,6 +11,7 @@ from sphereface.cli import app
 from sphereface.cli.demo import tell
 from sphereface.experiments import demo, openset, study
 from sphereface.experiments.openset import CONTENDERS, Scale, make_pairs
+from sphereface.progress import silent, unseen
 from tests.reports.browser import complaints, needs_chromium
 
 TINY = Scale(
@@ -25,10 +26,6 @@ TINY = Scale(
     sphere_photos=8,
     sphere_steps=2,
 )
-
-
-def quiet(_what: str, _total: int):
-    return lambda _: None
 
 
 def test_pairs_are_balanced_distinct_and_share_no_person_between_folds():
@@ -64,7 +61,7 @@ def test_populations_never_meet():
 
 def test_drawing_tells_how_far_it_is_and_ends_at_the_announced_number():
     heard: list[int] = []
-    sets = openset.draw_sets(TINY, workers=1, progress=heard.append)
+    sets = openset.draw_sets(TINY, workers=1, progress=lambda count, _: heard.append(count))
     assert heard == sorted(heard)
     assert heard[-1] == TINY.faces == sum(len(each.people) for each in sets[:3])
 
@@ -88,7 +85,7 @@ def test_every_contender_sees_the_same_faces_and_starts_from_the_same_network(mo
 
 
 def test_a_demo_makes_a_whole_report_and_the_same_one_again(tmp_path):
-    found = [demo.run_demo(TINY, tmp_path / str(run), seed=0, workers=1, begin=quiet) for run in range(2)]
+    found = [demo.run_demo(TINY, tmp_path / str(run), seed=0, workers=1, begin=unseen) for run in range(2)]
     assert all(each.finished for each in found)
     assert found[0].rows() == found[1].rows()
     assert [row.loss for row in found[0].rows()] == [contender.name for contender in CONTENDERS]
@@ -101,10 +98,10 @@ def test_a_demo_makes_a_whole_report_and_the_same_one_again(tmp_path):
 @needs_chromium
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_chromium_opens_the_report_of_a_demo_without_an_error(tmp_path, interrupted):
-    def begin(what: str, _total: int):
+    def begin(what: str):
         if interrupted and what == "training modified softmax":
             raise KeyboardInterrupt
-        return lambda _: None
+        return silent
 
     demo.run_demo(TINY, tmp_path, seed=0, workers=1, begin=begin)
     assert complaints(tmp_path / "report.html", scheme="dark", width=390) == []
@@ -112,10 +109,10 @@ def test_chromium_opens_the_report_of_a_demo_without_an_error(tmp_path, interrup
 
 @pytest.mark.parametrize("when", ["drawing six people", "3-D features: A-Softmax m = 2", "training A-Softmax m = 2"])
 def test_an_interrupt_leaves_a_valid_partial_report(tmp_path, when):
-    def begin(what: str, _total: int):
+    def begin(what: str):
         if what == when:
             raise KeyboardInterrupt
-        return lambda _: None
+        return silent
 
     found = demo.run_demo(TINY, tmp_path, seed=0, workers=1, begin=begin)
     assert not found.finished
@@ -130,17 +127,17 @@ def test_an_interrupt_leaves_a_valid_partial_report(tmp_path, when):
 def test_the_first_picture_is_there_before_the_long_training(tmp_path):
     seen = {}
 
-    def begin(what: str, _total: int):
+    def begin(what: str):
         page = tmp_path / "report.html"
         seen[what] = page.exists() and "on the sphere" in page.read_text()
-        return lambda _: None
+        return silent
 
     demo.run_demo(TINY, tmp_path, seed=0, workers=1, begin=begin)
     assert seen["drawing faces"]
 
 
 def test_a_demo_is_told_as_a_table_or_as_one_json_object(tmp_path, capsys):
-    found = demo.run_demo(TINY, tmp_path, seed=0, workers=1, begin=quiet).as_json()
+    found = demo.run_demo(TINY, tmp_path, seed=0, workers=1, begin=unseen).as_json()
     tell(found, tmp_path / "report.html", as_json=True)
     result = json.loads(capsys.readouterr().out)
     assert result["finished"]

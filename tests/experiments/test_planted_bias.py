@@ -30,18 +30,15 @@ from sphereface.faces.images import decode
 from sphereface.metrics.intervals import Interval
 from sphereface.models import create_model, load_model
 from sphereface.models.inputs import to_tensor
+from sphereface.progress import silent, unseen
 
 TRAININGS = ("balanced", "blue starved", "red starved")
-
-
-def quiet(_what: str, _total: int):
-    return lambda _: None
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     runs = tmp_path_factory.mktemp("runs")
-    return run_planted(QUICK, runs, workers=1, begin=quiet), runs / QUICK.folder(0)
+    return run_planted(QUICK, runs, workers=1, begin=unseen), runs / QUICK.folder(0)
 
 
 @pytest.mark.parametrize("plan", [FULL, QUICK], ids=["full", "quick"])
@@ -115,9 +112,9 @@ def test_a_second_call_trains_nothing_and_finds_the_same_and_a_lost_model_is_mad
     planted, home = done
     begun = []
 
-    def begin(what: str, _total: int):
+    def begin(what: str):
         begun.append(what)
-        return lambda _: None
+        return silent
 
     again = run_planted(QUICK, home.parent, workers=1, begin=begin)
     assert again.as_json() == planted.as_json()

@@ -133,7 +133,7 @@ def test_a_scan_in_workers_finds_the_same_in_the_same_order(write_faces):
         cut_off(root / path)
     folder, done = PeopleFolder(root), []
     alone, kept = np.zeros((7, 112, 96, 3), np.uint8), np.zeros((7, 112, 96, 3), np.uint8)
-    found = scan(folder, into=alone, chunk=2, progress=done.append)
+    found = scan(folder, into=alone, chunk=2, progress=lambda count, _: done.append(count))
     assert scan(folder, into=kept, chunk=2, workers=2) == found
     assert np.array_equal(alone, kept)
     assert [path for path, _ in found.unreadable] == ["a/1.png", "b/2.png"]

@@ -158,7 +158,7 @@ def in_blocks(loss, x, labels, most):
     """The part of a loss that visits all classes."""
     weight = loss.weight
     if isinstance(loss, MarginSoftmax):
-        return margin_cross_entropy(x, weight, loss.bias, labels, replace(loss.rule(), most=most))
+        return margin_cross_entropy(x, weight, loss.bias, labels, replace(loss.form(), most=most))
     return sum_over_others(x, weight, loss.bias, labels, loss.negative, chunk=None, most=most).mean()
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from sphereface.losses import margins
-from sphereface.losses.softmax import Partial, Rule, Shard, cross_entropy, margin_cross_entropy, merge
+from sphereface.losses.softmax import LogitForm, Partial, Shard, cross_entropy, margin_cross_entropy, merge
 
 SIZES = st.lists(st.integers(0, 6), min_size=1, max_size=64)
 SCALES = st.sampled_from([1e-3, 1.0, 50.0, 1e4])
@@ -74,24 +74,26 @@ def test_a_small_loss_keeps_its_digits_in_single_precision():
 
 
 RULES = {
-    "modified": Rule(margins.exact(margins.no_margin)),
-    "a_softmax": Rule(margins.exact(partial(margins.a_softmax, m=4, lambda_=5.0))),
-    "a_softmax caffe": Rule(margins.caffe_margin(m=4, lambda_=5.0), tangent=False),
-    "l_softmax": Rule(margins.exact(partial(margins.a_softmax, m=3)), normalize=False),
-    "sphereface_r v2": Rule(margins.exact(margins.no_margin), others=partial(margins.sphereface_r_v2_others, m=1.4)),
-    "softmax": Rule(margins.exact(margins.no_margin), normalize=False),
+    "modified": LogitForm(margins.exact(margins.no_margin)),
+    "a_softmax": LogitForm(margins.exact(partial(margins.a_softmax, m=4, lambda_=5.0))),
+    "a_softmax caffe": LogitForm(margins.caffe_margin(m=4, lambda_=5.0), tangent=False),
+    "l_softmax": LogitForm(margins.exact(partial(margins.a_softmax, m=3)), normalize=False),
+    "sphereface_r v2": LogitForm(
+        margins.exact(margins.no_margin), others=partial(margins.sphereface_r_v2_others, m=1.4)
+    ),
+    "softmax": LogitForm(margins.exact(margins.no_margin), normalize=False),
 }
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 64, 151])
 @pytest.mark.parametrize("name", RULES)
 def test_shards_of_the_classes_add_up_to_the_whole_loss_and_gradient(name, shards):
-    rule, classes = RULES[name], 150  # 151 shards: one of them has no class
+    form, classes = RULES[name], 150  # 151 shards: one of them has no class
     x = (3 * torch.randn(9, 6, dtype=torch.double)).requires_grad_()
     w = torch.randn(classes, 6, dtype=torch.double, requires_grad=True)
     b = torch.randn(classes, dtype=torch.double, requires_grad=True) if name == "softmax" else None
     labels = torch.randint(0, classes, (9,))
-    loss = margin_cross_entropy(x, w, b, labels, rule)
+    loss = margin_cross_entropy(x, w, b, labels, form)
     loss.backward()
 
     with torch.no_grad():
@@ -99,7 +101,7 @@ def test_shards_of_the_classes_add_up_to_the_whole_loss_and_gradient(name, shard
         first = 0
         for rows in torch.arange(classes).tensor_split(shards):
             bias = None if b is None else b[rows]
-            parts.append(Shard(x, w[rows], bias, labels - first, rule))
+            parts.append(Shard(x, w[rows], bias, labels - first, form))
             first += len(rows)
         whole = reduce(merge, [part.partial() for part in parts])
         shares = [part.gradients(whole, torch.full((9,), 1 / 9, dtype=torch.double)) for part in parts]

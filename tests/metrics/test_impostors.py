@@ -5,7 +5,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from sphereface.metrics.impostors import count_different, highest_different, same_pairs, scores_of, unit_rows
+from sphereface.arrays import unit_rows
+from sphereface.metrics.impostors import count_different, highest_different, same_pairs, scores_of
 
 
 @pytest.mark.parametrize("most", [0, 1, 7, 10_000])
@@ -62,7 +63,7 @@ def test_pairs_that_are_dropped_on_the_way_change_nothing():
     unit = unit_rows(features)
     cosines = sorted((unit[a] @ unit[b] for a, b in combinations(range(90), 2) if people[a] != people[b]), reverse=True)
     done = []
-    found = highest_different(features, people, most=30, block=4, progress=done.append)
+    found = highest_different(features, people, most=30, block=4, progress=lambda count, _: done.append(count))
     assert found.scores == pytest.approx(cosines[:30])
     assert done == [*range(4, 90, 4), 90]
 
@@ -82,7 +83,7 @@ def test_a_feature_of_zeros_scores_0_and_one_that_is_no_number_is_refused():
     features = np.array([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])
     assert highest_different(features, [0, 1, 2]).scores.tolist() == [0, 0, -1]
     features[1, 1] = np.nan
-    with pytest.raises(ValueError, match="feature 1 of 3 is not finite"):
+    with pytest.raises(ValueError, match="feature of row 1 has a number that is not finite"):
         highest_different(features, [0, 1, 2])
     with pytest.raises(ValueError, match=r"features \(2, 2\) show people \(3,\)"):
         highest_different(features[[0, 2]], [0, 1, 2])

@@ -5,7 +5,7 @@ import torch
 
 from sphereface.cli import main
 from sphereface.contract import Alignment, Card, Preprocessing, read_card
-from sphereface.data.manifest import Manifest, write_manifest
+from sphereface.data.manifest import SetManifest, write_manifest
 from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.errors import ContractMismatch, ModelFileError
 from sphereface.models import create_model, load_model, save_model
@@ -151,6 +151,6 @@ def test_a_net_of_an_ensemble_learns_from_its_own_crop(tmp_path, crop):
     SyntheticPeople(seed=5).write(faces, 5, 4)
     short = ("--data", faces, "--out", out, "--recipe", f"paper_patch_{crop}", "--steps", 3, "--batch", 4)
     assert tell(*short, "--width", 0.02, "--model", "sphereface4") == 2  # these are faces of crop 112x96
-    write_manifest(faces, Manifest(alignment=Alignment(crop=crop), made_by="this test"))
+    write_manifest(faces, SetManifest(alignment=Alignment(crop=crop), made_by="this test"))
     assert tell(*short, "--width", 0.02, "--model", "sphereface4") == 0
     assert read_card(out / "model.safetensors").preprocessing == Preprocessing(crop=crop)

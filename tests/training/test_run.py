@@ -404,7 +404,7 @@ def test_a_list_of_pairs_is_validated_on_and_who_of_it_is_trained_on_is_said(fac
     unlike = [f"{a}/0000.jpg\t{b}/0000.jpg\t0\n" for a, b in pairwise(names[:5])]
     (tmp_path / "pairs.txt").write_text("".join(alike + unlike))
     (tmp_path / "exclude.txt").write_text("".join(f"{name}\n" for name in names[:5]))
-    config, pairs = TINY.changed(steps=2, milestones=()), {"pairs": tmp_path / "pairs.txt", "pairs_root": faces}
+    config, pairs = TINY.changed(steps=2, milestones=()), {"pairs": tmp_path / "pairs.txt", "pairs_faces": faces}
     for out, options, told in (
         ("seen", {}, "people of pairs.txt, of whom 5 of 5 are trained on"),
         ("unseen", {"exclude": tmp_path / "exclude.txt"}, "people of pairs.txt, none of them trained on by name"),

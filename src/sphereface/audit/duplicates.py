@@ -6,15 +6,15 @@ are compared, in blocks; the 8 x 8 means of the thumbnails, an orthogonal projec
 |x - y|^2 = 2 - 2 x.y, and a projection never makes two points farther apart, so nothing is missed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from sphereface.audit.people import Floats, Ints, blocks
-from sphereface.faces.images import Image
+from sphereface.arrays import Float32, Image, Int64, UInt8, unit_rows
+from sphereface.audit.people import blocks
+from sphereface.progress import Progress, silent
 
 SIDE, COARSE = 24, 8
 ALIKE = 0.97
@@ -32,19 +32,19 @@ class Match(NamedTuple):
     mirrored: bool
 
 
-def thumbnail(face: Image) -> NDArray[np.uint8]:
+def thumbnail(face: Image) -> UInt8:
     """A face as 24 x 24 grey levels."""
     grey = cv2.cvtColor(face, cv2.COLOR_RGB2GRAY)
     return np.asarray(cv2.resize(grey, (SIDE, SIDE), interpolation=cv2.INTER_AREA), dtype=np.uint8)
 
 
 def near_duplicates(
-    thumbnails: NDArray[np.uint8],
-    others: NDArray[np.uint8] | None = None,
+    thumbnails: UInt8,
+    others: UInt8 | None = None,
     *,
     alike: float = ALIKE,
     block: int = BLOCK,
-    progress: Callable[[int], None] = lambda _: None,
+    progress: Progress = silent,
 ) -> list[Match]:
     """All pairs of thumbnails (N, 24, 24) that nearly agree, each pair once; or of thumbnails with others.
 
@@ -69,11 +69,11 @@ def near_duplicates(
                     known = best.get(match[:2])
                     if (others is not None or match.first < match.second) and (known is None or value > known[2]):
                         best[match[:2]] = match
-        progress(part.stop)
+        progress(part.stop, len(thumbnails))
     return sorted(best.values())
 
 
-def _near(a: Floats, b: Floats, limit: float, block: int) -> Iterator[tuple[Ints, Ints]]:
+def _near(a: Float32, b: Float32, limit: float, block: int) -> Iterator[tuple[Int64, Int64]]:
     """Rows whose projections x and y are near: x.y - x.x / 2 - y.y / 2 = -|x - y|^2 / 2, one product of matrices."""
     for part in blocks(len(b), block):
         places = np.flatnonzero(a @ b[part].T >= np.float32(-limit))  # many times faster than nonzero in two dimensions
@@ -82,9 +82,7 @@ def _near(a: Floats, b: Floats, limit: float, block: int) -> Iterator[tuple[Ints
             yield rows[some], columns[some] + part.start
 
 
-def _agreeing(
-    a: NDArray[np.uint8], b: NDArray[np.uint8], rows: Ints, columns: Ints, alike: float
-) -> Iterator[tuple[int, int, float]]:
+def _agreeing(a: UInt8, b: UInt8, rows: Int64, columns: Int64, alike: float) -> Iterator[tuple[int, int, float]]:
     """Which of these pairs of thumbnails correlate by at least so much."""
     values = np.einsum("nd,nd->n", _unit(a[rows]), _unit(b[columns]))
     for i, j, value in zip(rows.tolist(), columns.tolist(), values.tolist(), strict=True):
@@ -92,20 +90,20 @@ def _agreeing(
             yield i, j, value
 
 
-def _unit(thumbnails: NDArray[np.uint8]) -> Floats:
+def _unit(thumbnails: UInt8) -> Float32:
     """Thumbnails as rows of mean zero and length one; a flat one as zeros, which agree with nothing."""
     rows = thumbnails.reshape(len(thumbnails), -1).astype(np.float32)
     rows -= rows.mean(axis=1, keepdims=True)
-    length = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(np.divide(rows, length, out=np.zeros_like(rows), where=length > 1))
+    rows[np.abs(rows).max(axis=1) < 1] = 0  # less than a grey level: flat
+    return unit_rows(rows, dtype=np.float32)
 
 
-def _project(thumbnails: NDArray[np.uint8]) -> Floats:
+def _project(thumbnails: UInt8) -> Float32:
     """Sums over 3 x 3 pixels, divided by 3: coordinates in 64 directions at right angles, each of length one."""
     step = SIDE // COARSE
     rows = _unit(thumbnails).reshape(-1, COARSE, step, COARSE, step)
     return np.asarray(rows.sum(axis=(2, 4)).reshape(len(rows), -1) / step)
 
 
-def _half_square(rows: Floats) -> Floats:
+def _half_square(rows: Float32) -> Float32:
     return np.asarray(-(rows**2).sum(axis=1) / 2)

@@ -1,12 +1,12 @@
 """The audit of a set of faces: what is found, what to leave out, and what to look at."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Float32, Image, Int64, UInt8
 from sphereface.audit import names
 from sphereface.audit.duplicates import Match, near_duplicates, thumbnail
 from sphereface.audit.likeness import Doubt, calibrate, doubts, one_person
@@ -17,12 +17,10 @@ from sphereface.data.people import FaceSet
 from sphereface.data.reading import Skipping, read_face
 from sphereface.embed.embedder import BATCH, Embedder
 from sphereface.errors import UnreadableImage
-from sphereface.faces.images import Image
 from sphereface.faces.warp import as_crop
+from sphereface.progress import Begin, Progress, unseen
 
 FEW = 5  # photos below which a person teaches little
-
-Begin = Callable[[str, int], Callable[[int], None]]
 
 
 class Duplicate(Record):
@@ -91,13 +89,13 @@ class Seen:
     """A set of faces, read once."""
 
     faces: FaceSet
-    rows: NDArray[np.int64]  # places of readable faces
-    thumbnails: NDArray[np.uint8]
-    features: NDArray[np.float32] | None
+    rows: Int64  # places of readable faces
+    thumbnails: UInt8
+    features: Float32 | None
     unreadable: dict[str, str]
 
     @property
-    def labels(self) -> NDArray[np.int64]:
+    def labels(self) -> Int64:
         """Whose the readable faces are."""
         return self.faces.labels[self.rows]
 
@@ -122,17 +120,17 @@ def audit_faces(
     embedder: Embedder | None = None,
     few: int = FEW,
     missing: Missing = "skip",
-    begin: Begin = lambda _what, _total: lambda _done: None,
+    begin: Begin = unseen,
 ) -> Audit:
     """Look through aligned faces, and with an embedder also by features; `begin` starts a progress bar for a step.
 
     An unreadable image is listed (`skip`) or ends the audit (`fail`).
     """
-    ours = see(faces, embedder, begin("reading faces", len(faces.paths)), missing)
-    theirs = see(against, embedder, begin("reading the test set", len(against.paths)), missing) if against else None
-    copies = near_duplicates(ours.thumbnails, progress=begin("comparing pictures", len(ours.thumbnails)))
+    ours = see(faces, embedder, begin("reading faces"), missing)
+    theirs = see(against, embedder, begin("reading the test set"), missing) if against else None
+    copies = near_duplicates(ours.thumbnails, progress=begin("comparing pictures"))
     shared = near_duplicates(ours.thumbnails, theirs.thumbnails) if theirs else []
-    found = _by_features(ours, theirs, begin) if embedder else Features((), (), (), {})
+    found = _by_features(ours, theirs, begin) if embedder else FeatureFindings((), (), (), {})
     two_names, in_test = _by_names(ours, theirs)
     counts = np.bincount(ours.labels, minlength=len(faces.people))
     return Audit(
@@ -151,7 +149,7 @@ def audit_faces(
     )
 
 
-class Features(NamedTuple):
+class FeatureFindings(NamedTuple):
     """What features say."""
 
     wrong_labels: tuple[WrongLabel, ...]
@@ -160,8 +158,8 @@ class Features(NamedTuple):
     chance: dict[int, float]
 
 
-def _by_features(ours: Seen, theirs: Seen | None, begin: Begin) -> Features:
-    progress = begin("comparing people", len(ours.labels))
+def _by_features(ours: Seen, theirs: Seen | None, begin: Begin) -> FeatureFindings:
+    progress = begin("comparing people")
     people = ours.grouped()
     scale = calibrate(people, comparisons=len(ours.labels) * len(people.counts))
     twins = [  # the name with more photos first: it stays
@@ -176,7 +174,7 @@ def _by_features(ours: Seen, theirs: Seen | None, begin: Begin) -> Features:
         others = theirs.grouped()
         scale = calibrate(people, comparisons=len(people.counts) * len(others.counts))
         overlap = one_person(people, others, scale, within=False)
-    return Features(
+    return FeatureFindings(
         tuple(wrong), _same_people(twins, ours, ours), _same_people(overlap, ours, theirs or ours), scale.chance
     )
 
@@ -196,7 +194,7 @@ def _new(known: Sequence[SamePerson], more: Sequence[SamePerson]) -> tuple[SameP
     return (*known, *(pair for pair in more if frozenset((pair.first, pair.second)) not in told))
 
 
-def see(faces: FaceSet, embedder: Embedder | None, progress: Callable[[int], None], missing: Missing = "skip") -> Seen:
+def see(faces: FaceSet, embedder: Embedder | None, progress: Progress, missing: Missing = "skip") -> Seen:
     """Thumbnails of all readable faces, and with an embedder their features."""
     rows, thumbnails, features, skipping = [], [], [], Skipping(missing)
     waiting: list[Image] = []
@@ -215,7 +213,7 @@ def see(faces: FaceSet, embedder: Embedder | None, progress: Callable[[int], Non
                 waiting.append(as_crop(face, embedder.card.preprocessing.crop, source=path))
                 if len(waiting) == BATCH:
                     embed()
-        progress(row + 1)
+        progress(row + 1, len(faces.paths))
     embed()
     if not rows:
         path, reason = next(iter(skipping.unreadable.values()))

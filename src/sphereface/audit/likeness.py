@@ -8,15 +8,15 @@ All photos and people are compared, in blocks: a product of matrices never has m
 another block, a likeness may differ by the rounding of float32, about 1e-7.
 """
 
-from collections.abc import Callable
 from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sphereface.audit.people import BLOCK, Floats, Ints, People, blocks
+from sphereface.arrays import Float32, Float64, Int64
+from sphereface.audit.people import BLOCK, People, blocks
 from sphereface.errors import UserError
+from sphereface.progress import Progress, silent
 
 COUNTS = (1, 2, 4, 8, 16)  # of photos for which likeness is calibrated
 DRAWS = 5  # per person and count
@@ -43,7 +43,7 @@ class Scale(NamedTuple):
     thresholds: dict[int, float]  # by number of photos
     chance: dict[int, float]  # that a true pair lies above
 
-    def threshold(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    def threshold(self, counts: Int64) -> Float64:
         """The threshold for each number of photos."""
         known = np.array(sorted(self.thresholds))
         place = np.clip(np.searchsorted(known, counts, side="right") - 1, 0, len(known) - 1)
@@ -86,7 +86,7 @@ def strangers(people: People, *, block: int = BLOCK) -> tuple[float, float]:
     return middle, float(1.4826 * np.median(np.abs(known, out=known), overwrite_input=True))
 
 
-def _true_likeness(people: People, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def _true_likeness(people: People, count: int, rng: np.random.Generator) -> Float64:
     """Likeness of `count` photos of a person with all their others, over people who have enough."""
     found = []
     order = np.argsort(people.labels, kind="stable")
@@ -100,9 +100,7 @@ def _true_likeness(people: People, count: int, rng: np.random.Generator) -> NDAr
     return np.array(found)
 
 
-def doubts(
-    people: People, scale: Scale, *, block: int = BLOCK, progress: Callable[[int], None] = lambda _: None
-) -> list[Doubt]:
+def doubts(people: People, scale: Scale, *, block: int = BLOCK, progress: Progress = silent) -> list[Doubt]:
     """Photos that look like another person, or no more like their own name than strangers do; the worst first.
 
     `progress` hears how many photos are compared.
@@ -120,11 +118,11 @@ def doubts(
                 found.append(Doubt(i, like, float(own[i]), other))
             elif own[i] < scale.middle + STRANGE * scale.spread:
                 found.append(Doubt(i, -1, float(own[i]), other))
-        progress(part.stop)
+        progress(part.stop, len(own))
     return sorted(found, key=lambda doubt: doubt.own - doubt.other)
 
 
-def _likest(photos: Floats, labels: Ints, centres: Floats, block: int) -> tuple[Ints, Floats]:
+def _likest(photos: Float32, labels: Int64, centres: Float32, block: int) -> tuple[Int64, Float32]:
     """For each photo the likest person other than its own, the first of equals, and the likeness."""
     likest, score = np.zeros(len(photos), np.int64), np.full(len(photos), -np.inf, np.float32)
     for part in blocks(len(centres), block):

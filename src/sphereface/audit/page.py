@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
+from sphereface.arrays import Image
 from sphereface.audit.findings import Audit
 from sphereface.data.people import FaceSet
 from sphereface.data.reading import read_face
 from sphereface.errors import UnreadableImage
-from sphereface.faces.images import Image
 from sphereface.faces.warp import CROPS
 from sphereface.reports.figures import contact_sheet
 from sphereface.reports.html import Report

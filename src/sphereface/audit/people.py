@@ -4,38 +4,36 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from sphereface.arrays import Float32, Int64, unit_rows
 
 BLOCK = 4096  # photos or people taken at a time
-
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
+ROUNDING = 1e-6  # the largest number of a sum of unit rows is smaller only by rounding
 
 
 @dataclass(frozen=True)
 class People:
     """Features of photos and their sums by person; every feature counts at length one."""
 
-    features: Floats  # (N, D), at their own lengths
-    lengths: Floats  # (N, 1)
-    labels: Ints  # (N,)
-    sums: Floats  # (K, D), of features at length one
-    counts: Ints  # (K,)
+    features: Float32  # (N, D), at their own lengths
+    labels: Int64  # (N,)
+    sums: Float32  # (K, D), of features at length one
+    counts: Int64  # (K,)
 
     @classmethod
-    def of(cls, features: Floats, labels: Ints, people: int) -> "People":
+    def of(cls, features: Float32, labels: Int64, people: int) -> "People":
         """Group features (N, D) by labels 0..K-1; a person may have none."""
-        lengths = np.empty((len(features), 1), features.dtype)
+        sums = np.zeros((people, features.shape[1]), np.float32)
         for part in blocks(len(features), BLOCK):
-            lengths[part] = np.linalg.norm(features[part], axis=1, keepdims=True)
-        return cls(features, lengths, labels, *_sums(features, lengths, labels, people))
+            np.add.at(sums, labels[part], unit_rows(features[part], dtype=np.float32))
+        return cls(features, labels, sums, np.bincount(labels, minlength=people))
 
-    def unit(self, photos: slice | Ints) -> Floats:
-        """The features of some photos at length one; zeros stay."""
-        return _unit(self.features[photos], self.lengths[photos])
+    def unit(self, photos: slice | Int64) -> Float32:
+        """Features of some photos at length one."""
+        return unit_rows(self.features[photos], dtype=np.float32)
 
     @property
-    def directions(self) -> Floats:
+    def directions(self) -> Float32:
         """Mean directions (K, D)."""
         return directions(self.sums)
 
@@ -44,10 +42,9 @@ class People:
         owner = np.arange(len(self.counts))
         for first, second in pairs:
             owner[owner == owner[second]] = owner[first]
-        labels = owner[self.labels]
-        return People(self.features, self.lengths, labels, *_sums(self.features, self.lengths, labels, len(owner)))
+        return People.of(self.features, owner[self.labels], len(owner))
 
-    def own_likeness(self) -> Floats:
+    def own_likeness(self) -> Float32:
         """Likeness (N,) of each photo with the others of its person."""
         own = np.empty(len(self.features), np.float32)
         for part in blocks(len(own), BLOCK):
@@ -62,19 +59,6 @@ def blocks(count: int, block: int) -> Iterator[slice]:
         yield slice(start, min(start + block, count))
 
 
-def directions(sums: Floats) -> Floats:
-    """Rows at length one; zeros stay."""
-    length = np.linalg.norm(sums, axis=1, keepdims=True)
-    return np.asarray(np.divide(sums, length, out=np.zeros_like(sums), where=length > 1e-6))
-
-
-def _unit(features: Floats, lengths: Floats) -> Floats:
-    return np.asarray(np.divide(features, lengths, out=np.zeros_like(features), where=lengths > 0))
-
-
-def _sums(features: Floats, lengths: Floats, labels: Ints, people: int) -> tuple[Floats, Ints]:
-    """Sums (K, D) of the features at length one, and counts (K,), by person."""
-    sums = np.zeros((people, features.shape[1]), np.float32)
-    for part in blocks(len(features), BLOCK):
-        np.add.at(sums, labels[part], _unit(features[part], lengths[part]))
-    return sums, np.bincount(labels, minlength=people)
+def directions(sums: Float32) -> Float32:
+    """Rows at length one; what a subtraction left by rounding alone counts as zeros."""
+    return unit_rows(np.where(np.abs(sums).max(axis=1, keepdims=True) > ROUNDING, sums, 0), dtype=np.float32)

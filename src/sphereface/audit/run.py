@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sphereface.audit.findings import FEW, Audit, Begin, audit_faces
+from sphereface.audit.findings import FEW, Audit, audit_faces
 from sphereface.audit.page import write_page
 from sphereface.audit.summary import markdown
 from sphereface.choices import Missing
@@ -10,6 +10,7 @@ from sphereface.contract import Alignment
 from sphereface.data.formats.sets import open_set
 from sphereface.data.manifest import require_faces
 from sphereface.embed.embedder import Embedder
+from sphereface.progress import Begin, unseen
 
 
 def audit_path(
@@ -20,7 +21,7 @@ def audit_path(
     few: int = FEW,
     missing: Missing = "skip",
     out: Path,
-    begin: Begin = lambda _what, _total: lambda _done: None,
+    begin: Begin = unseen,
 ) -> Audit:
     """Audit a set of faces and write `report.html`, `audit.md`, `audit.json` and `exclude.txt`."""
     embedder = Embedder.load(model) if model else None

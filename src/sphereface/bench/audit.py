@@ -3,18 +3,19 @@
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Float32
 from sphereface.audit import Audit, audit_faces
 from sphereface.bench.timing import in_own_process, machine, peak_bytes
 from sphereface.contract import Card
 from sphereface.embed.embedder import Embedder
 from sphereface.errors import UserError
+from sphereface.progress import Progress, Say, mute, silent
 
 PEOPLE, PHOTOS, FEATURES = 85_742, 5, 512  # people of MS-Celeb-1M as it is commonly trained on
 LIMIT = 3_000.0  # megabytes
@@ -61,7 +62,7 @@ def made_up_embedder(features: int) -> Embedder:
     """A network of one layer: the grey squares of a picture, multiplied by random weights."""
     weights = np.random.default_rng(0).standard_normal((CELLS[0] * CELLS[1], features)).astype(np.float32)
 
-    def run(inputs: NDArray[np.float32]) -> NDArray[np.float32]:
+    def run(inputs: Float32) -> Float32:
         return inputs[:, 0, ::PIXELS, ::PIXELS].reshape(len(inputs), -1) @ weights
 
     return Embedder(run, Card(feature_rule="image"))
@@ -71,9 +72,9 @@ def audit_made_up(people: int, photos: int, features: int) -> dict[str, Any]:
     """Audit made-up people in this process: its peak memory, seconds by step, and which planted faults were found."""
     faces, started = MadeUpPeople(people, photos), {}
 
-    def begin(step: str, _total: int) -> Callable[[int], None]:
+    def begin(step: str) -> Progress:
         started[step] = time.perf_counter()
-        return lambda _: None
+        return silent
 
     before = peak_bytes()
     found = audit_faces(faces, embedder=made_up_embedder(features), begin=begin)
@@ -105,7 +106,7 @@ def bench_audit(
     photos: int = PHOTOS,
     features: int = FEATURES,
     limit: float = LIMIT,
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = mute,
 ) -> dict[str, Any]:
     """Peak memory of an audit in a process of its own, against a limit in megabytes, and what the audit found."""
     if people < 6 or photos < 3:

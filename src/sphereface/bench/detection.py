@@ -12,20 +12,20 @@ from typing import Any, Protocol
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Float64, Floating, Image
 from sphereface.bench.timing import interleaved, machine
 from sphereface.data.aligning.run import Job, align_folder
 from sphereface.data.people import find_images
 from sphereface.faces.detections import Detections
-from sphereface.faces.images import Image, read_photo
+from sphereface.faces.images import read_photo
 from sphereface.faces.mtcnn import MTCNN, PRESETS
 from sphereface.faces.yunet import YuNet
+from sphereface.progress import Say
 
 HEIGHT = 40  # annotated faces of at least so many pixels count
 HIT, MISS = 0.5, 0.3  # IoU from which a face is found; below which with every face a detection is false
 CROWD = 500  # photos over which speed is measured
-Say = Callable[[str], None]
 
 
 class Finder(Protocol):
@@ -46,7 +46,7 @@ class Judged:
     landmark_error: float  # median over faces found of the mean distance of the five points, in eye distances
 
 
-def iou(box: NDArray[np.floating], boxes: NDArray[np.floating]) -> NDArray[np.float64]:
+def iou(box: Floating, boxes: Floating) -> Float64:
     """Intersection over union of one box with each of some."""
     corner, end = np.maximum(box[:2], boxes[:, :2]), np.minimum(box[2:], boxes[:, 2:])
     shared = np.prod(np.maximum(0, end - corner), axis=1)

@@ -1,6 +1,6 @@
 """What the loss costs: A-Softmax against linear + cross-entropy, and against pytorch-metric-learning."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
 import torch
@@ -10,6 +10,7 @@ from sphereface.bench.timing import interleaved, machine, peak_beyond_inputs
 from sphereface.engines.torch import torch_threads
 from sphereface.errors import UserError
 from sphereface.losses import create_loss
+from sphereface.progress import Say, mute
 
 FEATURES, BATCH, THREADS = 512, 256, 2
 CLASSES = (10_572, 85_742)  # CASIA-WebFace less three people; MS1MV2
@@ -44,7 +45,12 @@ def prepare(candidate: str, classes: int, device: str = "cpu") -> Callable[[], o
 
 
 def bench_head(
-    *, repeats: int = 9, device: str = "cpu", memory: bool = True, say: Callable[[str], None] = lambda _: None
+    *,
+    repeats: int = 9,
+    classes: Sequence[int] = CLASSES,
+    device: str = "cpu",
+    memory: bool = True,
+    say: Say = mute,
 ) -> dict[str, object]:
     """Seconds, ratios and peak memory of forward + backward at each number of classes; `say` hears of progress."""
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
@@ -53,19 +59,19 @@ def bench_head(
     if PEER not in names:
         say("pytorch-metric-learning is not installed (pip install 'sphereface[peers]'); left out")
     rows: list[dict[str, object]] = []
-    for classes in CLASSES:
-        say(f"{classes:,} classes: {repeats} rounds of {', '.join(names)}")
+    for count in classes:
+        say(f"{count:,} classes: {repeats} rounds of {', '.join(names)}")
         with torch_threads(THREADS):
-            runs = {name: prepare(name, classes, device) for name in names}
+            runs = {name: prepare(name, count, device) for name in names}
             seconds = interleaved(runs, repeats=repeats, device=device)
         row: dict[str, object] = {
-            "classes": classes,
+            "classes": count,
             "seconds": seconds,
             "ratio_to_plain": {name: value / seconds["plain"] for name, value in seconds.items()},
         }
         if memory and device == "cpu":
-            say(f"{classes:,} classes: peak memory")
-            row["peak_megabytes"] = {name: peak_beyond_inputs(prepare, name, classes) / 1e6 for name in names}
+            say(f"{count:,} classes: peak memory")
+            row["peak_megabytes"] = {name: peak_beyond_inputs(prepare, name, count) / 1e6 for name in names}
         rows.append(row)
     result: dict[str, object] = {
         "what": "forward + backward, float32, median seconds; peak memory beyond inputs, gradients included",

@@ -1,6 +1,6 @@
 """What our layers gain on CPUs: the backward pass of a 3x3 convolution and of PReLU, against torch's own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
@@ -10,6 +10,7 @@ from sphereface.engines.torch import torch_threads
 from sphereface.models.cpu.prelu import PReLU
 from sphereface.models.cpu.winograd import Conv3x3
 from sphereface.models.spherefacenet import HEIGHT, WIDTH, WIDTHS
+from sphereface.progress import Say, mute
 from sphereface.training.allocation import keep_freed_memory
 
 BATCH, THREADS = 128, 2  # the paper's batch
@@ -35,17 +36,17 @@ def backward_pass(layer: nn.Module, shape: tuple[int, ...]) -> Callable[[], obje
 
 
 def bench_layers(
-    *, repeats: int = 9, batch: int = BATCH, say: Callable[[str], None] = lambda _: None
+    *, repeats: int = 9, batch: int = BATCH, widths: Sequence[int] = WIDTHS, say: Say = mute
 ) -> dict[str, object]:
     """Seconds and ratios at the sizes that the stages of the deep networks have; `say` hears of progress."""
     with torch_threads(THREADS):
-        return _measure(repeats, batch, say)
+        return _measure(repeats, batch, widths, say)
 
 
-def _measure(repeats: int, batch: int, say: Callable[[str], None]) -> dict[str, object]:
+def _measure(repeats: int, batch: int, widths: Sequence[int], say: Say) -> dict[str, object]:
     keep_freed_memory()  # as `train` does
     rows: list[dict[str, object]] = []
-    for stage, channels in enumerate(WIDTHS, start=1):
+    for stage, channels in enumerate(widths, start=1):
         shape = (batch, channels, HEIGHT >> stage, WIDTH >> stage)
         for name, (ours, theirs) in pairs(channels).items():
             say(f"{name}, {channels} channels: {repeats} rounds")

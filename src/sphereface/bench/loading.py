@@ -11,6 +11,7 @@ from sphereface.loading import FaceLoader, ReadyFaces, Shuffled, prepare
 from sphereface.losses import create_loss
 from sphereface.models import create_model
 from sphereface.models.inputs import to_input
+from sphereface.progress import Say, mute
 
 MODEL = "sphereface4"  # the fastest to train, so the hardest to feed
 LEARNING_RATE = 1e-3  # small: whatever the faces are, the numbers stay finite
@@ -53,7 +54,7 @@ def bench_loading(
     repeats: int = 7,
     loading_steps: int = 128,
     training_steps: int = 4,
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = mute,
 ) -> dict[str, object]:
     """Faces a second of the loader, decoding and from memory, and of training; `say` hears of progress.
 

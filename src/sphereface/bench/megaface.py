@@ -7,19 +7,20 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Float32, Floating, Int64, unit_rows
 from sphereface.bench.timing import LINUX, machine
 from sphereface.data.files.writing import whole_file
 from sphereface.errors import UserError
 from sphereface.evaluation.protocols.megaface import AtSize, evaluate_megaface
-from sphereface.evaluation.streaming.scores import Features, Scores, dots, map_features, unit_rows
+from sphereface.evaluation.streaming.scores import StreamedScores, dots, map_features
+from sphereface.progress import Say
 
 PROBES, PEOPLE, FEATURES = 3_530, 80, 1_024  # FaceScrub's share in MegaFace; image and mirror of a SphereFace net
 SIZES = (10_000, 100_000, 1_000_000)
@@ -31,14 +32,13 @@ QUALITY = (0.2, 0.7)  # cosine of a photo with its person's mean; gives 65 % at 
 SPARE = 1 << 26  # bytes that a disk keeps
 WRITTEN = 4_096  # distractors drawn and written at a time
 PAUSE = 0.01  # seconds between two looks at the memory
-Say = Callable[[str], None]
 
 
-def draw_probes(count: int, people: int, features: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def draw_probes(count: int, people: int, features: int) -> tuple[Float32, Int64]:
     """Photos of varied quality, the same number of each person but for one, and whom they show."""
     rng = np.random.default_rng(0)
     who = np.arange(count) % people
-    means, others = (unit_rows(rng.standard_normal((number, features))) for number in (people, count))
+    means, others = (unit_rows(rng.standard_normal((number, features)), dtype=np.float32) for number in (people, count))
     quality = rng.uniform(*QUALITY, size=(count, 1))
     photos = quality * means[who] + np.sqrt(1 - quality**2) * others
     return photos.astype(np.float32), who
@@ -64,16 +64,16 @@ def write_distractors(path: Path, count: int, features: int) -> None:
             file.write(rows.astype("<f4").tobytes())
 
 
-def multiply(probes: Features, distractors: Features) -> None:
+def multiply(probes: Floating, distractors: Floating) -> None:
     """The bare matrix product over the blocks that the evaluation takes, from the same file."""
-    scores = Scores(probes, distractors)
+    scores = StreamedScores(probes, distractors)
     held = np.empty((len(probes), scores.block), dtype=np.float32)
     for start in range(0, len(distractors), scores.block):
         block = distractors[start : start + scores.block]
         np.matmul(scores.probes, block.T, out=held[:, : len(block)])
 
 
-def warm(distractors: Features) -> None:
+def warm(distractors: Floating) -> None:
     """Read all distractors once, so that whoever comes first does not wait for the disk alone."""
     for start in range(0, len(distractors), WRITTEN):
         np.max(distractors[start : start + WRITTEN])
@@ -108,9 +108,9 @@ def _anonymous() -> int:
     return int(next(line.split()[1] for line in lines if line.startswith("RssAnon"))) * 1024
 
 
-def sort_everything(found: AtSize, probes: Features, people: NDArray[np.int64], distractors: Features) -> bool:
+def sort_everything(found: AtSize, probes: Floating, people: Int64, distractors: Floating) -> bool:
     """Whether ranks and rates are those of all scores, computed a probe at a time and sorted."""
-    unit, strangers = unit_rows(probes), unit_rows(distractors)
+    unit, strangers = unit_rows(probes, dtype=np.float32), unit_rows(distractors, dtype=np.float32)
     negatives = np.empty((len(unit), len(strangers)))
     above, positives = [], []
     for probe, feature in enumerate(unit):
@@ -193,9 +193,7 @@ def goals(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _bench_size(
-    probes: Features, people: NDArray[np.int64], distractors: Features, rounds: int, say: Say
-) -> dict[str, Any]:
+def _bench_size(probes: Floating, people: Int64, distractors: Floating, rounds: int, say: Say) -> dict[str, Any]:
     """One size: in each round the bare product and the evaluation, in turns, so that both meet the same weather."""
     size = len(distractors)
     bare, whole, peaks = [], [], []

@@ -1,6 +1,5 @@
 """What many processes cost: the classifier's memory and the bytes sent per step, by formula and measured."""
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from sphereface.bench.timing import LINUX, machine, peak_bytes, resident_bytes
 from sphereface.losses import create_loss
 from sphereface.losses.sharded import global_loss
 from sphereface.models import create_model
+from sphereface.progress import Say, mute
 
 FLOAT, LABEL = 4, 8  # bytes of a number and of a label
 # Arrays of (B, D) that a step holds at its fullest, in `losses.softmax`: features, weights of their true classes, both
@@ -75,7 +75,7 @@ def bench_scale(
     batch: int = 128,
     features: int = 512,
     ranks: tuple[int, ...] = (2, 3),
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = mute,
 ) -> dict[str, Any]:
     """Peak memory of a classifier and bytes sent in a step, for one of so many processes, beside their formulas."""
     memory, sent = [], []

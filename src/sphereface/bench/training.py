@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sphereface.bench.timing import machine
-from sphereface.bench.turns import Say, Task, Turns, Work, measure
-from sphereface.data.manifest import Manifest, write_manifest
+from sphereface.bench.turns import Task, Turns, Work, measure
+from sphereface.data.manifest import SetManifest, write_manifest
 from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.errors import JobFailed
 from sphereface.loading import Batch, FaceLoader
@@ -30,6 +30,7 @@ from sphereface.models import create_model
 from sphereface.models.cpu.prelu import PReLU
 from sphereface.models.cpu.winograd import Conv3x3
 from sphereface.models.spherefacenet import HEIGHT, WIDTH
+from sphereface.progress import Say
 from sphereface.training.allocation import keep_freed_memory
 from sphereface.training.config import GuardConfig, TrainConfig
 from sphereface.training.learner import build_learner
@@ -144,7 +145,7 @@ def write_faces(folder: Path, classes: int, photos: int) -> Path:
     lines = [f"{portraits[face % len(portraits)]} {face // photos}\n" for face in range(classes * photos)]
     path = folder / "faces.txt"
     path.write_text("".join(lines))
-    write_manifest(path, Manifest(made_by="sphereface bench training"))
+    write_manifest(path, SetManifest(made_by="sphereface bench training"))
     return path
 
 

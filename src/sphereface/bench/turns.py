@@ -18,11 +18,10 @@ from typing import Any
 import torch
 
 from sphereface.errors import JobFailed
+from sphereface.progress import Say
 from sphereface.training.config import TrainConfig
 
 LISTEN, GRACE = 1.0, 5.0  # seconds between looks whether a candidate lives; and to leave by itself
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,12 @@ from sphereface import __version__
 from sphereface.cli import bench, data, demo, doctor, embed, evaluate, models, reproduce, train
 from sphereface.errors import JobFailed, UserError
 
-EXTRAS = {"torch": "train", "matplotlib": "plot"}  # what to install for a module that is missing
+EXTRAS = {"torch": "train", "tomli_w": "train", "matplotlib": "plot"}  # what to install for a module that is missing
 
 app = typer.Typer(
     name="sphereface",
     help="Open-set face recognition on the hypersphere.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command()(demo.demo)
@@ -45,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(args=list(given), prog_name="sphereface", obj=given)  # what a report names as its command
     except Exception as error:
-        if "SPHEREFACE_DEBUG" in os.environ:
+        if os.environ.get("SPHEREFACE_DEBUG", "0") not in ("", "0"):
             raise
         line, code = ending(error)
         typer.echo(f"sphereface: {line}", err=True)

@@ -30,7 +30,7 @@ def data() -> None:
 
 @app.command()
 def synth(
-    folder: Path = typer.Argument(help="Where to write pNNNN/NNNN.png, or what the shape asks for."),
+    out: Path = typer.Argument(help="Where to write pNNNN/NNNN.png, or what the shape asks for."),
     people: int = typer.Option(100, min=1, help="How many people."),
     photos: int = typer.Option(20, min=1, help="Photos of each; for ytf, frames of each of their three videos."),
     seed: int = typer.Option(0, min=0, help="Another seed, another population."),
@@ -52,20 +52,20 @@ def synth(
     faces = num_faces(shape, people, photos)
     start = time.perf_counter()
     with bars() as begin:
-        bar = begin("drawing faces", faces)
-        write_shape(population, folder, people, photos, shape=shape, workers=workers, progress=bar)
+        bar = begin("drawing faces")
+        write_shape(population, out, people, photos, shape=shape, workers=workers, progress=bar)
     rate = faces / (time.perf_counter() - start)
     if as_json:
-        result = {"folder": str(folder), "version": VERSION, "seed": seed, "people": people, "photos": photos}
+        result = {"out": str(out), "version": VERSION, "seed": seed, "people": people, "photos": photos}
         typer.echo(json.dumps({**result, "shape": shape, "faces": faces, "faces_per_second": round(rate, 1)}))
     else:
-        typer.echo(f"{faces:,} faces of {people:,} people in {folder} ({rate:.0f} faces/s)")
+        typer.echo(f"{faces:,} faces of {people:,} people in {out} ({rate:.0f} faces/s)")
 
 
 @app.command()
 def align(
-    source: Path = typer.Argument(help="Folder of photos, in any tree."),
-    target: Path = typer.Argument(help="Where the faces go: new, empty, or an unfinished run of the same command."),
+    photos: Path = typer.Argument(help="Folder of photos, in any tree."),
+    out: Path = typer.Argument(help="Where the faces go: new, empty, or an unfinished run of the same command."),
     detector: DetectorName = typer.Option("mtcnn", help="yunet is faster and wants --model."),
     preset: Preset = typer.Option("paper", help="MTCNN: the paper's settings, or fast (faces from 40 px)."),
     model: Path | None = typer.Option(None, help="YuNet's model file."),
@@ -90,18 +90,18 @@ def align(
     from sphereface.data.aligning.run import REPORT, Job, align_folder
 
     job = Job(
-        source=source, target=target, detector=detector, preset=preset, model=model, landmarks=landmarks,
+        photos=photos, out=out, detector=detector, preset=preset, model=model, landmarks=landmarks,
         choice=choose, template=template, crop=crop, antialias=antialias, format=image_format,
         quality=quality,
     )  # fmt: skip
     start = time.perf_counter()
     with bars() as begin:
-        report = align_folder(job, misses=misses, workers=workers, progress=begin.growing("aligning photos"))
+        report = align_folder(job, misses=misses, workers=workers, progress=begin("aligning photos"))
     if as_json:
         typer.echo(report.model_dump_json())
         return
     rate = report.photos / (time.perf_counter() - start)
-    typer.echo(f"{report.faces + report.centre_crops:,} faces of {report.photos:,} photos in {target} ({rate:.0f}/s)")
+    typer.echo(f"{report.faces + report.centre_crops:,} faces of {report.photos:,} photos in {out} ({rate:.0f}/s)")
     for label, paths in (
         ("no face", report.none),
         ("several faces", tuple(report.several)),
@@ -111,13 +111,13 @@ def align(
     ):
         if paths:
             typer.echo(f"  {label:<20} {len(paths):>8,}  such as {paths[0]}")
-    typer.echo(f"  all of them are listed in {target / REPORT}")
+    typer.echo(f"  all of them are listed in {out / REPORT}")
 
 
 @app.command()
 def convert(
-    source: Path = typer.Argument(help="Folder, .rec, .tar (or a folder of them), .zip, Caffe list, MNIST's files."),
-    target: Path = typer.Argument(help="What to write; it must not exist yet."),
+    faces: Path = typer.Argument(help="Folder, .rec, .tar (or a folder of them), .zip, Caffe list, MNIST's files."),
+    out: Path = typer.Argument(help="What to write; it must not exist yet."),
     to: SetFormat = typer.Option(..., help="Format to write."),
     root: Path | None = typer.Option(None, help="Where the paths of a list begin."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
@@ -130,12 +130,12 @@ def convert(
     from sphereface.data.formats.sets import convert as convert_set
 
     with bars() as begin:
-        done = convert_set(source, target, to=to, root=root, progress=begin.counting(f"writing {target}"))
+        done = convert_set(faces, out, to=to, root=root, progress=begin(f"writing {out}"))
     if as_json:
-        result = {"target": str(target), "images": done.images, "people": done.people, "ignored": list(done.ignored)}
+        result = {"out": str(out), "images": done.images, "people": done.people, "ignored": list(done.ignored)}
         typer.echo(json.dumps(result))
         return
-    typer.echo(f"{done.images:,} images of {done.people:,} people in {target}")
+    typer.echo(f"{done.images:,} images of {done.people:,} people in {out}")
     if done.ignored:
         typer.echo(f"  {len(done.ignored):,} files are no images, such as {done.ignored[0]}")
 

@@ -11,13 +11,13 @@ from sphereface.choices import Engine, FeatureRule, Missing
 
 
 def embed(
-    data: Path = typer.Argument(help="Aligned faces, in any format that `data convert` reads."),
+    faces: Path = typer.Argument(help="Aligned faces, in any format that `data convert` reads."),
     out: Path = typer.Argument(help="Folder of features: new, empty, or an unfinished run of the same command."),
     model: Path = typer.Option(..., help="A .safetensors of ours, or any .onnx with a card."),
-    rule: FeatureRule | None = typer.Option(
+    feature_rule: FeatureRule | None = typer.Option(
         None, help="Image and mirror image concatenated (the paper) or summed, or the image alone; else the card's."
     ),
-    shard: str = typer.Option("1/1", help="Only part i of n, such as 2/8: for n machines. All go to OUT."),
+    part: str = typer.Option("1/1", help="Only part i of n, such as 2/8: for n machines. All go to OUT."),
     batch: int = typer.Option(16, min=1, help="Faces that go through the network together."),
     engine: Engine = typer.Option("auto", help="auto: onnxruntime, or torch for another --device."),
     device: str = typer.Option("cpu", help="cpu, cuda, cuda:1."),
@@ -36,25 +36,30 @@ def embed(
     from sphereface.cli.progress import bars
     from sphereface.embed.embedder import Embedder
     from sphereface.embed.run import embed_set
-    from sphereface.embed.store import Shard
+    from sphereface.embed.store import Part
 
-    part = Shard.parse(shard)
-    embedder = Embedder.load(model, engine, threads=threads, device=device, rule=rule)
+    share = Part.parse(part)
+    embedder = Embedder.load(model, engine, threads=threads, device=device, feature_rule=feature_rule)
     start = time.perf_counter()
     with bars() as begin:
         folder, made = embed_set(
-            data, out, embedder, root=root, shard=part, batch=batch, workers=workers,
+            faces, out, embedder, root=root, part=share, batch=batch, workers=workers,
             missing=missing, say=lambda note: typer.echo(note, err=True),
-            progress=begin.growing("embedding faces"),
+            progress=begin("embedding faces"),
         )  # fmt: skip
     if as_json:
-        result = {"folder": str(folder), "faces": made.count, "dimension": made.dimension, "shard": str(made.shard)}
-        result |= {"rule": made.card.feature_rule, "engine": made.engine, "model": made.model, "data": made.data}
+        result = {"folder": str(folder), "faces": made.count, "dimension": made.dimension, "part": str(made.part)}
+        result |= {
+            "feature_rule": made.card.feature_rule,
+            "engine": made.engine,
+            "model": made.model,
+            "data": made.data,
+        }
         result |= {"unreadable": made.unreadable, "seconds": round(time.perf_counter() - start, 1)}
         typer.echo(json.dumps(result))
         return
     left_out = f"; {len(made.unreadable):,} images left out, listed in its manifest" if made.unreadable else ""
-    named = f"shard {made.shard}, " if made.shard.of > 1 else ""
+    named = f"part {made.part}, " if made.part.of > 1 else ""
     typer.echo(
         f"{made.count:,} features of {made.dimension:,} numbers ({named}{made.card.feature_rule}) in {folder}{left_out}"
     )

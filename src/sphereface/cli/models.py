@@ -20,7 +20,7 @@ def models() -> None:
 @app.command()
 def calibrate(
     model: Path = typer.Argument(help="A .safetensors of ours, or any .onnx with a card."),
-    data: Path = typer.Argument(help="Aligned faces in any format, or what `sphereface embed` made of them."),
+    faces: Path = typer.Argument(help="Aligned faces in any format, or what `sphereface embed` made of them."),
     far: list[float] | None = typer.Option(
         None, help="False accept rate of two faces; again for more. Else those of 1e-2 ... 1e-6 that the people show."
     ),
@@ -53,10 +53,10 @@ def calibrate(
         raise UserError("--fpir is of a gallery; name its size, such as --gallery-size 100")
     with bars() as begin:
         found, card = calibrate_model(
-            model, data, out=out, fars=far or None, fpirs=fpir or FPIRS, gallery_sizes=gallery_size or (),
+            model, faces, out=out, fars=far or None, fpirs=fpir or FPIRS, gallery_sizes=gallery_size or (),
             weigh=weigh, measured_on=measured_on, rounds=rounds, seed=seed, batch=batch, threads=threads,
             workers=workers, missing=missing, say=lambda note: typer.echo(note, err=True),
-            begin=begin.growing,
+            begin=begin,
         )  # fmt: skip
     written = out or model
     if as_json:

@@ -1,37 +1,28 @@
 """Progress bars on standard error, so that standard output stays for results."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from sphereface.progress import Progress
+
 if TYPE_CHECKING:
+    import rich.progress
     from rich.console import Console
-    from rich.progress import Progress
 
 
 class Bars:
     """One bar after another; plain lines where there is no terminal."""
 
-    def __init__(self, progress: "Progress", console: "Console") -> None:
-        self._progress, self._console = progress, console
+    def __init__(self, bars: "rich.progress.Progress", console: "Console") -> None:
+        self._bars, self._console = bars, console
 
-    def __call__(self, what: str, total: int) -> Callable[[int], None]:
-        """A bar whose length is known; the function that it gives hears how much is done."""
-        update = self.growing(what)
-        update(0, total)
-        return lambda done: update(done, total)
-
-    def growing(self, what: str) -> Callable[[int, int | None], None]:
-        """A bar that learns its length as it goes: its function hears how much is done, and of how much."""
+    def __call__(self, step: str) -> Progress:
+        """A bar for one step of the work."""
         if not self._console.is_terminal:
-            self._console.print(what, highlight=False, soft_wrap=True)
-        task = self._progress.add_task(what, total=None)
-        return lambda done, total: self._progress.update(task, completed=done, total=total)
-
-    def counting(self, what: str) -> Callable[[int], None]:
-        """A bar without an end in sight."""
-        update = self.growing(what)
-        return lambda done: update(done, None)
+            self._console.print(step, highlight=False, soft_wrap=True)
+        task = self._bars.add_task(step, total=None)
+        return lambda done, total: self._bars.update(task, completed=done, total=total)
 
 
 @contextmanager

@@ -23,7 +23,9 @@ def list_recipes(wanted: bool) -> None:
 
 
 def train(
-    data: Path = typer.Option(..., help="Aligned faces, in any format that `data convert` reads."),
+    faces: Path = typer.Option(
+        ..., "--faces", "--data", help="Aligned faces, in any format that `data convert` reads."
+    ),
     out: Path = typer.Option(..., help="Folder of the run: model, checkpoints, log, report."),
     recipe: str = typer.Option("small", help="A recipe's name (--recipes lists them) or a .toml file."),
     model: str | None = typer.Option(None, help="Another network than the recipe's."),
@@ -37,7 +39,7 @@ def train(
     validation_people: int | None = typer.Option(None, min=0, help="People set aside to validate on."),
     validate_every: int | None = typer.Option(None, min=0, help="Steps between validations; 0: at the end."),
     pairs: Path | None = typer.Option(None, help="Pairs to validate on, instead of people set aside."),
-    pairs_root: Path | None = typer.Option(None, help="Where the aligned faces of --pairs lie."),
+    pairs_faces: Path | None = typer.Option(None, help="Where the aligned faces of --pairs lie."),
     init: Path | None = typer.Option(None, help="Start from this model: --recipe finetune."),
     exclude: Path | None = typer.Option(None, help="List of people and images to leave out, as `data audit` writes."),
     missing: Missing = typer.Option("fail", help="Images that cannot be read."),
@@ -51,7 +53,7 @@ def train(
 ) -> None:
     """Train a network. Ctrl-C saves a checkpoint and a report; --resume goes on from there, bit for bit.
 
-    Example: sphereface train --data faces --out runs/first --loss a_softmax --validation-people 30
+    Example: sphereface train --faces faces --out runs/first --loss a_softmax --validation-people 30
     """
     from sphereface import parallel
     from sphereface.training.recipes import load_recipe
@@ -72,13 +74,13 @@ def train(
         typer.echo(json.dumps({"preview": str(page)}) if as_json else f"Preview: {page}")
         return
     if resume and is_finished(out):
-        told = {"outcome": "finished", "model": str(out / MODEL)}
+        done = {"outcome": "finished", "model": str(out / MODEL)}
         if os.environ.get("RANK", "0") == "0":  # one of several processes speaks for all
-            typer.echo(json.dumps(told) if as_json else f"{out} is finished already")
+            typer.echo(json.dumps(done) if as_json else f"{out} is finished already")
         return
     place = Place(
-        data=data, out=out, device=device, workers=workers, resume=resume, init=init, exclude=exclude, pairs=pairs,
-        pairs_root=pairs_root, missing=missing, tensorboard=tensorboard,
+        faces=faces, out=out, device=device, workers=workers, resume=resume, init=init, exclude=exclude, pairs=pairs,
+        pairs_faces=pairs_faces, missing=missing, tensorboard=tensorboard,
         command=shlex.join(["sphereface", *sys.argv[1:]]),
     )  # fmt: skip
     trained = run(config, place)

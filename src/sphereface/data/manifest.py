@@ -23,7 +23,7 @@ LOOKS = 32  # faces whose size is looked at where there is no manifest
 ALIGN = "make faces of photos first: sphereface data align SRC DST"
 
 
-class Manifest(Record):
+class SetManifest(Record):
     """How the faces of a set were made."""
 
     format: Literal[1] = 1
@@ -41,7 +41,7 @@ class Manifest(Record):
         return values
 
     @model_validator(mode="after")
-    def _agree(self) -> "Manifest":
+    def _agree(self) -> "SetManifest":
         if self.fingerprint != self.alignment.fingerprint():
             raise UserError(f"fingerprint is {self.fingerprint}, its alignment's is {self.alignment.fingerprint()}")
         return self
@@ -52,19 +52,19 @@ def manifest_path(data: Path, *, is_folder: bool | None = None) -> Path:
     return data / NAME if (data.is_dir() if is_folder is None else is_folder) else data.with_name(f"{data.name}.{NAME}")
 
 
-def read_manifest(data: Path) -> Manifest | None:
+def read_manifest(data: Path) -> SetManifest | None:
     """The manifest of a set, or None."""
     path = manifest_path(data)
     if not path.is_file():
         return None
     try:
-        return Manifest.model_validate_json(path.read_bytes())
+        return SetManifest.model_validate_json(path.read_bytes())
     except ValidationError as error:
         reason = re.sub(r"\s+", " ", error.errors(include_url=False)[0]["msg"])
         raise DataFormatError(f"{path}: {reason}; it was changed by hand or comes from a newer sphereface") from error
 
 
-def write_manifest(data: Path, manifest: Manifest) -> None:
+def write_manifest(data: Path, manifest: SetManifest) -> None:
     """Lay a manifest into a folder, or beside a file; it is there whole or not at all."""
     with whole_file(manifest_path(data)) as file:
         file.write(manifest.model_dump_json(indent=2).encode() + b"\n")

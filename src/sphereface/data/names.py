@@ -6,9 +6,7 @@ from functools import partial
 from operator import eq
 from typing import overload
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sphereface.arrays import Int64
 from sphereface.errors import DataFormatError
 
 LABELS = 1 << 24  # as many as a record file tells apart: its labels are float32, exact up to here
@@ -44,7 +42,7 @@ class Names(Sequence[str]):
         places = range(self._count)[index]
         return self._make(places) if isinstance(places, int) else [self._make(place) for place in places]
 
-    def at(self, places: NDArray[np.int64]) -> "Names":
+    def at(self, places: Int64) -> "Names":
         """The names at some places; these, too, are made when asked for."""
         return Names(len(places), partial(_placed, self, places))
 
@@ -102,7 +100,7 @@ def known_people(names: dict[int, str], count: int) -> Sequence[str]:
     return Names(count, partial(_known, names))
 
 
-def people_by_folder(paths: Sequence[str], labels: NDArray[np.int64], *, count: int | None = None) -> Sequence[str]:
+def people_by_folder(paths: Sequence[str], labels: Int64, *, count: int | None = None) -> Sequence[str]:
     """Each label's name: its images' folder if every person has one of their own, else the label's number.
 
     `count` is the number of people where it is known; else the largest label decides.
@@ -116,7 +114,7 @@ def people_by_folder(paths: Sequence[str], labels: NDArray[np.int64], *, count: 
     return known_people(names, count) if len(set(names.values())) == len(names) else numbers(count)
 
 
-def _placed(names: Names, places: NDArray[np.int64], index: int) -> str:
+def _placed(names: Names, places: Int64, index: int) -> str:
     return names[int(places[index])]
 
 

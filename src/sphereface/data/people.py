@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Int64
 from sphereface.errors import DataFormatError
 from sphereface.faces.images import read_bytes
 
@@ -21,7 +21,7 @@ class FaceSet(Protocol):
         """Names; a label is a place in this list."""
 
     @property
-    def labels(self) -> NDArray[np.int64]:
+    def labels(self) -> Int64:
         """Whose image each one is, (N,)."""
 
     @property

@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, get_args
 
+from sphereface.arrays import Image
 from sphereface.choices import Missing
 from sphereface.data.people import FaceSet
 from sphereface.errors import ContractMismatch, DataFormatError, Setting, UnreadableImage, UserError
-from sphereface.faces.images import Image, decode
+from sphereface.faces.images import decode
 from sphereface.faces.warp import as_crop
 
 NAMED = 3  # unreadable images that an error lists

@@ -2,7 +2,6 @@
 
 import tempfile
 import time
-from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -10,11 +9,12 @@ from typing import NoReturn
 
 from sphereface.doctor.findings import Check, Examination, Finding, Skipped, find
 from sphereface.doctor.machine import machine
+from sphereface.progress import Say, mute
 
 NEEDS_TORCH = ("network", "losses", "training", "resume", "sharding")
 
 
-def examine(device: str = "auto", *, say: Callable[[str], None] = lambda _: None) -> Examination:
+def examine(device: str = "auto", *, say: Say = mute) -> Examination:
     """Check a device: cpu, cuda, cuda:1, or auto for CUDA where there is any; `say` hears of each check as it begins.
 
     A device that is not there is an error. What goes wrong in a check is written down, and the next one is made.

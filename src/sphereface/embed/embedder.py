@@ -8,20 +8,20 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from sphereface.arrays import Float32, Image, UInt8
 from sphereface.choices import FeatureRule
 from sphereface.contract import Card
 from sphereface.engines.choice import choose_engine, open_network
 from sphereface.errors import ContractMismatch, ModelFileError, NoFaceFound, UserError
 from sphereface.faces.detections import choose
 from sphereface.faces.detector import Detector
-from sphereface.faces.images import Image
 from sphereface.faces.warp import CROPS, align, as_crop
-from sphereface.zoo import ModelFile
+from sphereface.progress import Progress, silent
+from sphereface.zoo import ModelFile, model_file
 
 BATCH = 16
 
-Faces = NDArray[np.uint8] | Sequence[Image]  # (N, H, W, 3), or N of (H, W, 3)
-Floats = NDArray[np.float32]
+Faces = UInt8 | Sequence[Image]  # (N, H, W, 3), or N of (H, W, 3)
 
 
 class Embedder:
@@ -32,7 +32,7 @@ class Embedder:
     """
 
     def __init__(
-        self, network: Callable[[Floats], Floats], card: Card, *, model: str = "", engine: str = "function"
+        self, network: Callable[[Float32], Float32], card: Card, *, model: str = "", engine: str = "function"
     ) -> None:
         """`model` is the SHA-256 of the model's file, `engine` what runs it; both are for the record."""
         self._network, self.card, self.model, self.engine = network, card, model, engine
@@ -40,24 +40,24 @@ class Embedder:
     @classmethod
     def load(
         cls,
-        path: str | Path,
+        path: str | Path | ModelFile,
         engine: str = "auto",
         *,
         threads: int | None = None,
         device: str = "cpu",
-        rule: FeatureRule | None = None,
+        feature_rule: FeatureRule | None = None,
     ) -> "Embedder":
         """An embedder from one of our `.safetensors`, or from any ONNX file with a card.
 
-        The engine `auto` is onnxruntime, or torch for a device other than the cpu. `rule` replaces the card's.
+        The engine `auto` is onnxruntime, or torch for a device other than the cpu. `feature_rule` replaces the card's.
         """
-        chosen = choose_engine(path, engine, device=device)
-        file = ModelFile(path)
+        file = model_file(path)
+        chosen = choose_engine(file.path, engine, device=device)
         card = file.card
         network = open_network(file, chosen, threads=threads, device=device)
-        _check_size(path, network.size, card.preprocessing.crop)
+        _check_size(file.path, network.size, card.preprocessing.crop)
         embedder = cls(network.run, card, model=file.sha256, engine=chosen)
-        return embedder if rule is None else embedder.with_rule(rule)
+        return embedder if feature_rule is None else embedder.with_rule(feature_rule)
 
     def with_rule(self, rule: FeatureRule) -> "Embedder":
         """The same network under another feature rule; what was calibrated under the card's own stays behind."""
@@ -74,23 +74,23 @@ class Embedder:
         crop = CROPS[self.card.preprocessing.crop]
         return int(self._features(np.zeros((1, crop.height, crop.width, 3), np.uint8)).shape[1])
 
-    def embed(self, faces: Faces, *, progress: Callable[[int], None] = lambda _: None) -> Floats:
+    def embed(self, faces: Faces, *, progress: Progress = silent) -> Float32:
         """Features of faces (N, H, W, 3) uint8 RGB, (N, D); `progress` hears how many are done."""
         require_faces(faces)
         rows = []
         for start in range(0, len(faces), BATCH):
             rows.append(self.embed_batch(faces[start : start + BATCH]))
-            progress(min(start + BATCH, len(faces)))
+            progress(min(start + BATCH, len(faces)), len(faces))
         return np.concatenate(rows) if rows else np.zeros((0, self.dimension), np.float32)
 
-    def embed_batch(self, faces: Faces) -> Floats:
+    def embed_batch(self, faces: Faces) -> Float32:
         """Features of faces that go through the network together."""
         require_faces(faces)
         if not len(faces):
             return np.zeros((0, self.dimension), np.float32)
         return self._features(np.stack([as_crop(np.asarray(face), self.card.preprocessing.crop) for face in faces]))
 
-    def embed_photo(self, photo: Image, *, detector: Detector | None = None) -> Floats:
+    def embed_photo(self, photo: Image, *, detector: Detector | None = None) -> Float32:
         """The feature (D,) of the face nearest the centre of a photo (H, W, 3) uint8 RGB; MTCNN finds it by default.
 
         >>> Embedder.load("model.safetensors").embed_photo(read_photo("me.jpg")).shape
@@ -101,14 +101,14 @@ class Embedder:
             height, width = photo.shape[:2]
             raise NoFaceFound(f"no face was found in a photo of {width} x {height} pixels; try a larger, upright one")
         how = self.card.preprocessing
-        feature: Floats = self.embed_batch(align(photo, found.landmarks[0], how.template, how.crop)[None])[0]
+        feature: Float32 = self.embed_batch(align(photo, found.landmarks[0], how.template, how.crop)[None])[0]
         return feature
 
     @cached_property
     def _detector(self) -> Detector:
         return Detector()
 
-    def _features(self, faces: Image) -> Floats:
+    def _features(self, faces: Image) -> Float32:
         inputs = self._inputs(faces)
         image = self._network(inputs)
         if self.card.feature_rule == "image":
@@ -116,7 +116,7 @@ class Embedder:
         mirror = self._network(np.ascontiguousarray(inputs[..., ::-1]))
         return image + mirror if self.card.feature_rule == "sum" else np.concatenate([image, mirror], axis=1)
 
-    def _inputs(self, faces: Image) -> Floats:
+    def _inputs(self, faces: Image) -> Float32:
         how = self.card.preprocessing
         ordered = faces if how.colour == "RGB" else faces[..., ::-1]
         return np.ascontiguousarray(((ordered.astype(np.float32) - how.mean) / how.scale).transpose(0, 3, 1, 2))

@@ -8,7 +8,6 @@ Models that see the same stored face are an `Ensemble`, which is an `Embedder` l
 from one stored face need a photo each time (`Patches`), or a set aligned and embedded once for each (`join_features`).
 """
 
-import hashlib
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,13 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sphereface.arrays import Float32, Floating, Image, Int64, unit_rows
 from sphereface.choices import FeatureRule
 from sphereface.contract import Card, Member, Preprocessing
-from sphereface.embed.embedder import Embedder, Floats
+from sphereface.embed.embedder import Embedder
 from sphereface.embed.store import FeatureStore, card_hash
 from sphereface.errors import ContractMismatch, DataFormatError, UserError
-from sphereface.faces.images import Image
 from sphereface.faces.warp import align
+from sphereface.hashes import sha256_of
+from sphereface.zoo import ModelFile
 
 # What can be cut from a stored face without resampling it; `wide` and `upper` are other pixels of the photo.
 HOLDS = {"112x112": {"112x112", "112x96"}, "112x96": {"112x96"}, "wide": {"wide"}, "upper": {"upper"}}
@@ -32,7 +33,7 @@ HOLDS = {"112x112": {"112x112", "112x96"}, "112x96": {"112x96"}, "wide": {"wide"
 class Ensemble(Embedder):
     """Models that see the same faces, as one embedder: it goes wherever an embedder goes.
 
-    >>> Ensemble.load(["a.safetensors", "face_recognition_sface_2021dec.onnx"], rule="concatenate").embed(faces).shape
+    >>> Ensemble.load(["a.safetensors", "face_recognition_sface_2021dec.onnx"], feature_rule="sum").embed(faces).shape
     (2, 1280)
     """
 
@@ -47,22 +48,24 @@ class Ensemble(Embedder):
     @classmethod
     def load(
         cls,
-        path: str | Path | Sequence[str | Path],
+        path: str | Path | ModelFile | Sequence[str | Path],
         engine: str = "auto",
         *,
         threads: int | None = None,
         device: str = "cpu",
-        rule: FeatureRule | None = None,
+        feature_rule: FeatureRule | None = None,
     ) -> "Ensemble":
-        """An ensemble from model files; `rule` replaces those of their cards."""
-        paths = [path] if isinstance(path, str | Path) else path
-        return cls([Embedder.load(each, engine, threads=threads, device=device, rule=rule) for each in paths])
+        """An ensemble from model files; `feature_rule` replaces those of their cards."""
+        paths = [path] if isinstance(path, str | Path | ModelFile) else path
+        return cls(
+            [Embedder.load(each, engine, threads=threads, device=device, feature_rule=feature_rule) for each in paths]
+        )
 
     def with_rule(self, rule: FeatureRule) -> "Ensemble":
         """The same networks under another feature rule."""
         return self if rule == self.card.feature_rule else Ensemble([each.with_rule(rule) for each in self.members])
 
-    def _features(self, faces: Image) -> Floats:
+    def _features(self, faces: Image) -> Float32:
         return joined([each.embed_batch(faces) for each in self.members], self.card.feature_rule)
 
 
@@ -84,8 +87,8 @@ class Patches:
         """How many numbers a feature has."""
         return sum(each.dimension for each in self.members)
 
-    def embed(self, photo: Image, landmarks: NDArray[np.floating]) -> Floats:
-        """FeatureStore (N, D) of the faces of a photo (H, W, 3) with landmarks (N, 5, 2), each aligned once a crop."""
+    def embed(self, photo: Image, landmarks: Floating) -> Float32:
+        """Features (N, D) of the faces of a photo (H, W, 3) with landmarks (N, 5, 2), each aligned once a crop."""
         landmarks = np.asarray(landmarks)
         if landmarks.shape == (5, 2):
             raise UserError("landmarks (5, 2); wanted (N, 5, 2): those of one face are landmarks[None]")
@@ -98,13 +101,13 @@ class Patches:
         return joined(parts, self.card.feature_rule)
 
 
-def joined(parts: Sequence[Floats], rule: FeatureRule) -> Floats:
-    """FeatureStore (N, D_i) of several models as one (N, sum of D_i), each part at length one.
+def joined(parts: Sequence[Float32], rule: FeatureRule) -> Float32:
+    """Features (N, D_i) of several models as one (N, sum of D_i), each part at length one.
 
     Under the rule `concatenate` all images come first and all mirror images after them, so that the halves of an
     ensemble's feature are what the halves of a model's are, and rules that add them can.
     """
-    units = [_unit(part) for part in parts]
+    units = [unit_rows(part, dtype=np.float32) for part in parts]  # zeros: that model has no say
     if rule != "concatenate":
         return np.concatenate(units, axis=1)
     halves = [np.split(unit, 2, axis=1) for unit in units]
@@ -112,7 +115,7 @@ def joined(parts: Sequence[Floats], rule: FeatureRule) -> Floats:
 
 
 def join_features(parts: Sequence[FeatureStore]) -> FeatureStore:
-    """FeatureStore of the same images by several models, each from a set aligned as its model wants, as one.
+    """Features of the same images by several models, each from a set aligned as its model wants, as one.
 
     Rows are matched by path and joined when they are asked for. Images that are not in all sets are an error.
 
@@ -122,7 +125,7 @@ def join_features(parts: Sequence[FeatureStore]) -> FeatureStore:
         raise UserError("no features to join; wanted those of at least one model")
     first = parts[0]
     whose = np.array(first.people)[first.labels] if len(first) else np.zeros(0, str)
-    orders: list[NDArray[np.int64] | None] = []
+    orders: list[Int64 | None] = []
     for number, part in enumerate(parts, 1):
         lost = set(first.paths) ^ set(part.paths)
         if lost or len(part) != len(first):
@@ -153,9 +156,7 @@ def join_features(parts: Sequence[FeatureStore]) -> FeatureStore:
 class JoinedModels:
     """The rows of several models side by side, joined as they are read."""
 
-    def __init__(
-        self, parts: Sequence[FeatureStore], orders: Sequence[NDArray[np.int64] | None], rule: FeatureRule
-    ) -> None:
+    def __init__(self, parts: Sequence[FeatureStore], orders: Sequence[Int64 | None], rule: FeatureRule) -> None:
         self._parts, self._orders, self._rule = parts, orders, rule
         self.shape = len(parts[0]), sum(part.rows.shape[1] for part in parts)
         self.ndim, self.dtype = 2, np.dtype(np.float32)
@@ -163,7 +164,7 @@ class JoinedModels:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, key: Any) -> Floats:
+    def __getitem__(self, key: Any) -> Float32:
         """Rows by a number, a slice, numbers (M,) or marks (N,), as of an array."""
         one = isinstance(key, int | np.integer)
         places = [key] if one else key
@@ -238,18 +239,12 @@ def _holding(crops: Sequence[str]) -> str:
 def _identity(card: Card) -> str:
     """A hash over the members: their files and their cards."""
     told = "\n".join(f"{member.model} {member.card}" for member in card.members)
-    return hashlib.sha256(told.encode()).hexdigest()
+    return sha256_of(told)
 
 
 def _engines(members: Sequence[Embedder]) -> str:
     return "+".join(dict.fromkeys(each.engine for each in members))
 
 
-def _of_members(_: Floats) -> Floats:
+def _of_members(_: Float32) -> Float32:
     raise AssertionError("each member runs its own network")
-
-
-def _unit(rows: Floats) -> Floats:
-    """Rows at length one; a row of zeros stays so: that model has no say."""
-    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
-    return np.asarray(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths != 0), np.float32)

@@ -1,6 +1,6 @@
-"""A whole set becomes features on disk: restartable, in shards, and nothing left out in silence.
+"""A whole set becomes features on disk: restartable, in parts, and nothing left out in silence.
 
-The batches are cut from the whole set by position. So neither a restart, nor the number of workers or of shards, puts
+The batches are cut from the whole set by position. So neither a restart, nor the number of workers or of parts, puts
 other faces into a batch, and the features come out the same to the last bit. A chunk of batches is written, flushed to
 the disk, and then noted in the journal; a run that was killed goes on after the last noted chunk.
 """
@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sphereface import __version__
+from sphereface.arrays import Float32, Int64, UInt8
 from sphereface.choices import Missing
 from sphereface.data.files.writing import flush, open_private, sync, whole_file
 from sphereface.data.formats.sets import open_set
@@ -32,9 +32,11 @@ from sphereface.data.reading import ADVICE, Skipping, decode_face, read_image, r
 from sphereface.embed import store
 from sphereface.embed.embedder import BATCH, Embedder
 from sphereface.embed.journal import Job, Journal, Noted, open_journal
-from sphereface.embed.store import FeatureManifest, Shard
+from sphereface.embed.store import FeatureManifest, Part
 from sphereface.errors import DataFormatError, JobFailed, Setting, UnreadableImage, UserError
 from sphereface.faces.warp import CROPS
+from sphereface.hashes import sha256_of
+from sphereface.progress import Progress, Say, mute, silent
 
 CHUNK = 16  # batches between two notes in the journal
 AHEAD = 4  # batches that each worker may be ahead of the network
@@ -50,37 +52,37 @@ class Embedded(NamedTuple):
 
 
 def embed_set(
-    data: str | Path,
+    faces: str | Path,
     out: str | Path,
     embedder: Embedder,
     *,
     root: str | Path | None = None,
-    shard: Shard = Shard(),  # noqa: B008 - a frozen record
+    part: Part = Part(),  # noqa: B008 - a frozen record
     batch: int = BATCH,
     workers: int = 2,
     missing: Missing = "fail",
-    say: Callable[[str], None] = lambda _: None,
-    progress: Callable[[int, int], None] = lambda _done, _all: None,
+    say: Say = mute,
+    progress: Progress = silent,
 ) -> Embedded:
     """Embed the faces of a set, in any format, into a folder that `open_features` opens; goes on where it was ended.
 
-    A shard goes to a folder of its own within `out`, so that all of them have one home. `workers` threads read and
+    A part goes to a folder of its own within `out`, so that all of them have one home. `workers` threads read and
     decode ahead of the network. `say` hears notes, `progress` how many images of how many are done.
     """
-    data, out = Path(data), Path(out)
+    folder, out = Path(faces), Path(out)
     if batch < 1 or workers < 0:
         raise UserError(f"batch is {batch}, workers is {workers}; wanted at least 1, and at least 0")
     require_missing(missing)
-    faces = open_set(data, root=root)
-    note = require_faces(data, faces, embedder.card.preprocessing.alignment)
+    found = open_set(folder, root=root)
+    note = require_faces(folder, found, embedder.card.preprocessing.alignment)
     if note:
         say(note)
-    work = _Work(data, faces, out, embedder, shard, batch)
+    work = _Work(folder, found, out, embedder, part, batch)
     with work.journal() as journal:
         if missing == "fail" and journal.unreadable:
             position, why = next(iter(journal.unreadable.items()))
             raise UnreadableImage(
-                faces.paths[position],
+                found.paths[position],
                 f"{why}; {len(journal.unreadable):,} images were left out of {work.folder} so far: go on with ",
                 Setting("missing", "skip"),
                 ", or take a new folder",
@@ -104,20 +106,20 @@ class _Batch(NamedTuple):
     """Some images that were read."""
 
     positions: list[int]  # of those that could be
-    faces: NDArray[np.uint8]
+    faces: UInt8
     hashes: list[bytes]
     unreadable: dict[int, str]
 
 
 class _Work:
-    """One shard of a set on its way to a folder."""
+    """One part of a set on its way to a folder."""
 
-    def __init__(self, data: Path, faces: FaceSet, out: Path, embedder: Embedder, shard: Shard, batch: int) -> None:
-        self.data, self.faces, self.embedder, self.shard, self.batch = data, faces, embedder, shard, batch
-        self.folder = out if shard.of == 1 else out / f"shard-{shard.number}-of-{shard.of}"
-        if shard.of > 1 and (out / store.JOURNAL).is_file():
-            raise UserError(f"{out} holds features that are not sharded; choose another folder for shards")
-        self.positions = shard.positions(len(faces.paths), batch)
+    def __init__(self, source: Path, faces: FaceSet, out: Path, embedder: Embedder, part: Part, batch: int) -> None:
+        self.source, self.faces, self.embedder, self.part, self.batch = source, faces, embedder, part, batch
+        self.folder = out if part.of == 1 else out / f"part-{part.number}-of-{part.of}"
+        if part.of > 1 and (out / store.JOURNAL).is_file():
+            raise UserError(f"{out} holds features that are not in parts; choose another folder for parts")
+        self.positions = part.positions(len(faces.paths), batch)
         self.fingerprint = fingerprint(faces)
 
     @property
@@ -126,7 +128,7 @@ class _Work:
         card = self.embedder.card
         return {
             "format": 1, "model": self.embedder.model, "card": store.card_hash(card), "rule": card.feature_rule,
-            "engine": self.embedder.engine, "data": self.fingerprint, "shard": str(self.shard), "batch": self.batch,
+            "engine": self.embedder.engine, "data": self.fingerprint, "part": str(self.part), "batch": self.batch,
             "chunk": CHUNK,
         }  # fmt: skip
 
@@ -143,7 +145,7 @@ class _Work:
         journal: Journal,
         workers: int,
         missing: Missing,
-        progress: Callable[[int, int], None],
+        progress: Progress,
     ) -> None:
         """Embed what is not noted yet."""
         size = self.batch * CHUNK
@@ -162,7 +164,7 @@ class _Work:
                 sync(file.fileno())
                 read = [batch for _, batch in chunk]
                 done += sum(len(batch.positions) + len(batch.unreadable) for batch in read)
-                seen = hashlib.sha256(b"".join(each for batch in read for each in batch.hashes)).hexdigest()
+                seen = sha256_of(b"".join(each for batch in read for each in batch.hashes))
                 unreadable = {position: why for batch in read for position, why in batch.unreadable.items()}
                 journal.note(Noted(rows=sum(len(rows) for rows, _ in chunk), seen=seen, unreadable=unreadable))
                 progress(done, len(self.positions))
@@ -180,8 +182,8 @@ class _Work:
         self._complete_rows(journal.rows, dimension)
         manifest = FeatureManifest(
             made_by=f"sphereface {__version__} embed", card=card, card_hash=store.card_hash(card),
-            model=self.embedder.model, engine=self.embedder.engine, source=str(self.data.resolve()),
-            data=self.fingerprint, total=len(self.faces.paths), shard=self.shard, batch=self.batch, count=len(kept),
+            model=self.embedder.model, engine=self.embedder.engine, source=str(self.source.resolve()),
+            data=self.fingerprint, total=len(self.faces.paths), part=self.part, batch=self.batch, count=len(kept),
             dimension=dimension, index=store.index_hash(paths, people, labels),
             unreadable={self.faces.paths[position]: why for position, why in lost.items()},
         )  # fmt: skip
@@ -189,7 +191,7 @@ class _Work:
             file.write(manifest.model_dump_json(indent=2).encode() + b"\n")
         return manifest
 
-    def _embedded(self, batches: Iterator[_Batch]) -> Iterator[tuple[NDArray[np.float32], _Batch]]:
+    def _embedded(self, batches: Iterator[_Batch]) -> Iterator[tuple[Float32, _Batch]]:
         for batch in batches:
             rows = np.zeros((0, self.embedder.dimension), np.float32)
             if batch.positions:
@@ -239,7 +241,7 @@ class _Work:
                 hashes = [hashlib.sha256(read_image(self.faces, position)).digest() for position in positions]
             except UnreadableImage:
                 hashes = []
-            if hashlib.sha256(b"".join(hashes)).hexdigest() != noted.seen:
+            if sha256_of(b"".join(hashes)) != noted.seen:
                 raise UserError(
                     f"{self.folder} holds features of other images: of the {size:,} from "
                     f"{self.faces.paths[begin]} on some have changed since; choose a new folder, or remove this one"
@@ -301,7 +303,7 @@ def _reserve(file: BinaryIO, size: int) -> None:
     file.truncate(size)
 
 
-def _npy(values: NDArray[np.int64]) -> bytes:
+def _npy(values: Int64) -> bytes:
     file = io.BytesIO()
     np.save(file, values)
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""FeatureStore on disk: a folder that says what it holds, opened without being read.
+"""Features on disk: a folder that says what it holds, opened without being read.
 
 | file | what it is |
 |---|---|
@@ -6,9 +6,9 @@
 | `paths.txt` | whose features they are: one image a line, in the rows' order |
 | `people.txt`, `labels.npy` | the people of the set, and each row's place in that list |
 | `journal.jsonl` | what was read and written, chunk by chunk |
-| `manifest.json` | card, model, data, shard, sizes; written last: where it is, the others are whole |
+| `manifest.json` | card, model, data, part, sizes; written last: where it is, the others are whole |
 
-A set may lie in several such folders, its shards, which open as one.
+A set may lie in several such folders, its parts, which open as one.
 """
 
 import hashlib
@@ -22,31 +22,31 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError
+from pydantic import AliasChoices, Field, ValidationError
 
+from sphereface.arrays import Float32, Int64, Integers
 from sphereface.contract import Card, Record
 from sphereface.errors import BadFeature, DataFormatError, UserError
+from sphereface.hashes import sha256_of
 
 FEATURES, PATHS, PEOPLE, LABELS = "features.npy", "paths.txt", "people.txt", "labels.npy"
 JOURNAL, MANIFEST = "journal.jsonl", "manifest.json"
 BLOCK = 4096  # rows that are looked at in one go
 
-Floats = NDArray[np.float32]
 
-
-class Shard(Record):
+class Part(Record):
     """One of several parts of a set, counted from 1."""
 
     number: int = Field(default=1, ge=1)
     of: int = Field(default=1, ge=1)
 
     @classmethod
-    def parse(cls, text: str) -> "Shard":
-        """A shard as one writes it: `2/8`."""
+    def parse(cls, text: str) -> "Part":
+        """A part as one writes it: `2/8`."""
         found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
         number, of = (int(part) for part in found.groups()) if found else (0, 0)
         if not 1 <= number <= of:
-            raise UserError(f"shard {text!r}; wanted i/n with i from 1 to n, such as 1/8 ... 8/8")
+            raise UserError(f"part {text!r}; wanted i/n with i from 1 to n, such as 1/8 ... 8/8")
         return cls(number=number, of=of)
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class FeatureManifest(Record):
     source: str  # where the faces lay: for people to read
     data: str  # fingerprint of the whole set: its paths and people
     total: int  # images of the whole set
-    shard: Shard
+    part: Part = Field(validation_alias=AliasChoices("part", "shard"))  # called `shard` before 0.2
     batch: int
     count: int  # rows
     dimension: int
@@ -80,7 +80,7 @@ class FeatureManifest(Record):
 
 
 class Rows(Protocol):
-    """FeatureStore (N, D) that are read when asked for: a memory map, or several of them as one."""
+    """Features (N, D) that are read when asked for: a memory map, or several of them as one."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -96,14 +96,14 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FeatureStore:
-    """FeatureStore with their images and people; `rows[a:b]` are read from the disk when asked for."""
+    """Features with their images and people; `rows[a:b]` are read from the disk when asked for."""
 
     paths: list[str]
     people: list[str]
-    labels: NDArray[np.int64]  # (N,): places in `people`
+    labels: Int64  # (N,): places in `people`
     rows: Rows
     card: Card
-    manifests: tuple[FeatureManifest, ...]  # of each shard
+    manifests: tuple[FeatureManifest, ...]  # of each part
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -113,7 +113,7 @@ class FeatureStore:
         """The images without features, and why."""
         return {path: why for manifest in self.manifests for path, why in manifest.unreadable.items()}
 
-    def find(self, paths: Sequence[str]) -> NDArray[np.int64]:
+    def find(self, paths: Sequence[str]) -> Int64:
         """The rows of images; one that is not there is an error that says why, if that is known."""
         missing = [path for path in paths if path not in self._places]
         if missing:
@@ -131,7 +131,7 @@ class FeatureStore:
 class JoinedRows:
     """The rows of several arrays (N_i, D) one after another, without a copy of them all."""
 
-    def __init__(self, parts: Sequence[Floats]) -> None:
+    def __init__(self, parts: Sequence[Float32]) -> None:
         self._parts = list(parts)
         self._ends = np.cumsum([len(part) for part in parts])
         self.shape, self.ndim, self.dtype = (int(self._ends[-1]), parts[0].shape[1]), 2, parts[0].dtype
@@ -139,7 +139,7 @@ class JoinedRows:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, key: Any) -> Floats:
+    def __getitem__(self, key: Any) -> Float32:
         """Rows by a number, a slice, numbers (M,) or marks (N,), as of an array."""
         if isinstance(key, slice):
             start, stop, step = key.indices(len(self))
@@ -158,12 +158,12 @@ class JoinedRows:
             raise UserError("rows in several files have no array without a copy; take slices")
         return self._between(0, len(self)).astype(dtype or self.dtype, copy=False)
 
-    def _checked(self, places: NDArray[Any]) -> NDArray[np.int64]:
+    def _checked(self, places: NDArray[Any]) -> Int64:
         if places.size and (places.dtype.kind not in "iu" or places.min() < -len(self) or places.max() >= len(self)):
             raise IndexError(f"no row {places.min()} or {places.max()} among {len(self)}")
         return np.where(places < 0, places + len(self), places).astype(np.int64)
 
-    def _between(self, start: int, stop: int) -> Floats:
+    def _between(self, start: int, stop: int) -> Float32:
         begins = self._ends - [len(part) for part in self._parts]
         pieces = [
             part[max(start - begin, 0) : stop - begin]
@@ -174,7 +174,7 @@ class JoinedRows:
             return pieces[0]
         return np.concatenate([self._parts[0][:0], *pieces])
 
-    def _chosen(self, places: NDArray[np.int64]) -> Floats:
+    def _chosen(self, places: Int64) -> Float32:
         rows = np.empty((len(places), self.shape[1]), self.dtype)
         owners = np.searchsorted(self._ends, places, side="right")
         for owner in np.unique(owners).tolist():
@@ -186,14 +186,14 @@ class JoinedRows:
 class RowsInOrder:
     """Rows in another order, or some of them, read when they are asked for."""
 
-    def __init__(self, rows: Rows, order: NDArray[np.integer[Any]]) -> None:
+    def __init__(self, rows: Rows, order: Integers) -> None:
         self._rows, self._order = rows, order
         self.shape, self.ndim, self.dtype = (len(order), rows.shape[1]), 2, np.dtype(np.float32)
 
     def __len__(self) -> int:
         return len(self._order)
 
-    def __getitem__(self, key: Any) -> NDArray[np.float32]:
+    def __getitem__(self, key: Any) -> Float32:
         """Rows by a number, a slice, numbers (M,) or marks (N,), as of an array."""
         return np.asarray(self._rows[self._order[key]], dtype=np.float32)
 
@@ -204,7 +204,7 @@ class RowsInOrder:
 
 
 def open_features(folder: str | Path | Sequence[str | Path], *, finite: bool = False) -> FeatureStore:
-    """The features that `sphereface embed` wrote: in a folder, in a folder of shards, or in several folders.
+    """The features that `sphereface embed` wrote: in a folder, in a folder of parts, or in several folders.
 
     Nothing but the index is read; `finite` also reads every row and refuses numbers that are not finite.
 
@@ -217,7 +217,7 @@ def open_features(folder: str | Path | Sequence[str | Path], *, finite: bool = F
         raise UserError("no folder of features is named")
     manifests = [read_manifest(each) for each in folders]
     _check_shards(folders, manifests)
-    order = sorted(range(len(folders)), key=lambda place: manifests[place].shard.number)
+    order = sorted(range(len(folders)), key=lambda place: manifests[place].part.number)
     parts = [_open(folders[place], manifests[place]) for place in order]
     features = parts[0]
     if len(parts) > 1:
@@ -235,7 +235,7 @@ def open_features(folder: str | Path | Sequence[str | Path], *, finite: bool = F
 
 
 def holds_features(path: str | Path) -> bool:
-    """Whether a path is a folder that `sphereface embed` wrote to, or one of its shards did; faces have no journal."""
+    """Whether a path is a folder that `sphereface embed` wrote to, or one of its parts did; faces have no journal."""
     path = Path(path)
     return path.is_dir() and ((path / JOURNAL).is_file() or any((each / JOURNAL).is_file() for each in path.iterdir()))
 
@@ -270,12 +270,12 @@ def read_manifest(folder: Path) -> FeatureManifest:
 
 def card_hash(card: Card) -> str:
     """A hash that changes with every field of a card."""
-    return hashlib.sha256(card.model_dump_json().encode()).hexdigest()
+    return sha256_of(card.model_dump_json())
 
 
 def index_hash(paths: bytes, people: bytes, labels: bytes) -> str:
     """A hash of the three files that say whose features they are."""
-    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in (paths, people, labels))).hexdigest()
+    return sha256_of(b"".join(hashlib.sha256(part).digest() for part in (paths, people, labels)))
 
 
 def lines(names: Sequence[str]) -> bytes:
@@ -309,34 +309,34 @@ def _shards_in(folder: Path) -> list[Path]:
 
 
 def _check_shards(folders: Sequence[Path], manifests: Sequence[FeatureManifest]) -> None:
-    """Raise unless folders are all the shards of one set, each once, made alike."""
+    """Raise unless folders are all the parts of one set, each once, made alike."""
     first = manifests[0]
     for folder, manifest in zip(folders, manifests, strict=True):
         for what in ("model", "card_hash", "data", "total", "batch", "dimension"):
             if getattr(manifest, what) != getattr(first, what):
                 raise DataFormatError(
                     f"{folders[0]} and {folder} differ in their {what.replace('_', ' ')} "
-                    f"({getattr(first, what)}, {getattr(manifest, what)}); shards of one set are made by one command"
+                    f"({getattr(first, what)}, {getattr(manifest, what)}); parts of one set are made by one command"
                 )
-        if manifest.shard.of != first.shard.of:
+        if manifest.part.of != first.part.of:
             raise DataFormatError(
-                f"{folders[0]} is shard {first.shard}, {folder} is shard {manifest.shard}; wanted one division"
+                f"{folders[0]} is part {first.part}, {folder} is part {manifest.part}; wanted one division"
             )
     places: dict[int, list[Path]] = {}
     for folder, manifest in zip(folders, manifests, strict=True):
-        places.setdefault(manifest.shard.number, []).append(folder)
+        places.setdefault(manifest.part.number, []).append(folder)
     for number, found in places.items():
         if len(found) > 1:
             raise DataFormatError(
-                f"shard {number}/{first.shard.of} is there {len(found)} times, in {' and '.join(map(str, found))}; "
+                f"part {number}/{first.part.of} is there {len(found)} times, in {' and '.join(map(str, found))}; "
                 "name it once"
             )
-    missing = [f"{number}/{first.shard.of}" for number in range(1, first.shard.of + 1) if number not in places]
+    missing = [f"{number}/{first.part.of}" for number in range(1, first.part.of + 1) if number not in places]
     if missing:
         shown = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
         raise DataFormatError(
-            f"{folders[0].parent}: {len(missing)} of {first.shard.of} shards missing: {shown}; "
-            "make them with sphereface embed --shard, or name their folders too"
+            f"{folders[0].parent}: {len(missing)} of {first.part.of} parts missing: {shown}; "
+            "make them with sphereface embed --part, or name their folders too"
         )
 
 
@@ -363,7 +363,7 @@ def _open(folder: Path, manifest: FeatureManifest) -> FeatureStore:
     return FeatureStore(paths, people, labels, _rows(folder, manifest), manifest.card, (manifest,))
 
 
-def _labels(content: bytes, count: int) -> NDArray[np.int64] | None:
+def _labels(content: bytes, count: int) -> Int64 | None:
     """The labels in a .npy file, or None for anything else."""
     begin = _header("<i8", (count,))
     if not content.startswith(begin) or len(content) != len(begin) + 8 * count:
@@ -379,7 +379,7 @@ def _names(content: bytes) -> list[str]:
     return content.decode(errors="surrogateescape").split("\n")[:-1]
 
 
-def _rows(folder: Path, manifest: FeatureManifest) -> Floats:
+def _rows(folder: Path, manifest: FeatureManifest) -> Float32:
     path = folder / FEATURES
     begin = header(manifest.count, manifest.dimension)
     wanted = len(begin) + 4 * manifest.count * manifest.dimension

@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import Literal, Protocol, get_args
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sphereface.arrays import Float32
 from sphereface.engines.convert import as_onnx
 from sphereface.engines.onnxruntime import OnnxNetwork
 from sphereface.engines.torch import TorchNetwork
@@ -13,7 +11,6 @@ from sphereface.errors import ModelFileError, UserError
 from sphereface.zoo import ModelFile
 
 Engine = Literal["onnxruntime", "torch"]
-Floats = NDArray[np.float32]
 
 
 class Network(Protocol):
@@ -23,7 +20,7 @@ class Network(Protocol):
     def size(self) -> tuple[int, int]:
         """Height and width of its input."""
 
-    def run(self, inputs: Floats) -> Floats:
+    def run(self, inputs: Float32) -> Float32:
         """Features (N, D) of preprocessed faces (N, 3, H, W)."""
 
 

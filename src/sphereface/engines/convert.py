@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 
+from sphereface.arrays import Float32
 from sphereface.contract import METADATA_KEY, STAGES, Architecture, Card, broken_safetensors
 from sphereface.data.files.writing import whole_file
 from sphereface.errors import ModelFileError
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 VERSION = 3  # of what is written here: a cached file of another version is not used
 EPSILON = 1e-5  # torch's, in a batch norm
 TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
-
-Floats = NDArray[np.float32]
 
 
 def as_onnx(file: ModelFile) -> bytes:
@@ -67,7 +65,7 @@ def convert(content: bytes, card: Card, *, source: str) -> bytes:
     return written(model)
 
 
-def _tensors(content: bytes, source: str) -> dict[str, Floats]:
+def _tensors(content: bytes, source: str) -> dict[str, Float32]:
     try:
         listed = deserialize(content)  # type: ignore[no-untyped-call]
     except SafetensorError as error:
@@ -89,7 +87,7 @@ def _tensors(content: bytes, source: str) -> dict[str, Floats]:
 class _Writer:
     """Layers become the parts of a graph; every tensor must find its place."""
 
-    def __init__(self, tensors: dict[str, Floats], graph: "GraphProto", source: str) -> None:
+    def __init__(self, tensors: dict[str, Float32], graph: "GraphProto", source: str) -> None:
         self.tensors, self.graph, self.source = tensors, graph, source
         self.channels = 3
         self.units: list[int] = []  # of each stage that was opened so far
@@ -171,7 +169,7 @@ class _Writer:
         add_constant(self.graph, f"{name}.weight", slopes)
         self.graph.node.append(operation("PRelu", [x, f"{name}.weight"], name))
 
-    def take(self, name: str, shape: tuple[int, ...]) -> Floats:
+    def take(self, name: str, shape: tuple[int, ...]) -> Float32:
         """A tensor that is needed now and never again."""
         tensor = self.tensors.pop(name, None)
         if tensor is None or tensor.shape != shape:

@@ -3,12 +3,10 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Float32
 from sphereface.errors import ModelFileError
 from sphereface.graphs import Fitted, for_onnxruntime
-
-Floats = NDArray[np.float32]
 
 TYPES: dict[str, type[np.floating]] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 LONGEST = 1024  # pixels of a face's side; a file that asks for more is broken
@@ -35,7 +33,7 @@ class OnnxNetwork:
         """Height and width of its input."""
         return self._size
 
-    def run(self, inputs: Floats) -> Floats:
+    def run(self, inputs: Float32) -> Float32:
         """Features of preprocessed faces."""
         step = self.batch or max(1, len(inputs))
         rows = [self._run(inputs[start : start + step]) for start in range(0, len(inputs), step)]
@@ -59,7 +57,7 @@ class OnnxNetwork:
             case _:
                 raise ModelFileError(f"{self.source}: its input is {faces.shape}; wanted (N, 3, height, width)")
 
-    def _run(self, inputs: Floats) -> Floats:
+    def _run(self, inputs: Float32) -> Float32:
         try:
             features = self._session.run(None, {self._name: inputs.astype(self._type, copy=False)})[0]
         except Exception as error:  # onnxruntime's own classes share no better base
@@ -82,7 +80,7 @@ class OnnxNetwork:
         single = np.concatenate([self.run(pair[:1]), self.run(pair[1:])])
         return both.shape == single.shape and bool(np.allclose(both, single, rtol=1e-3, atol=1e-4))
 
-    def _noise(self, faces: int) -> Floats:
+    def _noise(self, faces: int) -> Float32:
         return np.random.default_rng(0).uniform(-1, 1, (faces, 3, *self._size)).astype(np.float32)
 
 

@@ -6,14 +6,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Float32
 from sphereface.zoo import ModelFile
 
 if TYPE_CHECKING:
     from torch import nn
 
-Floats = NDArray[np.float32]
 
 _counting = threading.Lock()
 
@@ -40,13 +39,13 @@ class TorchNetwork:
         self._net = network_of(file, device=torch.device(device)).float()
         self._net = self._net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    def run(self, inputs: Floats) -> Floats:
+    def run(self, inputs: Float32) -> Float32:
         """Features of preprocessed faces."""
         with torch_threads(self._threads):
             return run_network(self._net, inputs)
 
 
-def run_network(net: "nn.Module", inputs: Floats) -> Floats:
+def run_network(net: "nn.Module", inputs: Float32) -> Float32:
     """Features (N, D) of preprocessed faces (N, 3, H, W), by a network on its own device; its mode is the caller's."""
     import torch
 

@@ -7,7 +7,7 @@ from sphereface.evaluation.groups.compare import evaluate_groups
 from sphereface.evaluation.groups.result import GroupReport
 from sphereface.evaluation.protocols.folder import FolderResult, evaluate_folder
 from sphereface.evaluation.protocols.ijb import IjbResult, evaluate_ijb
-from sphereface.evaluation.protocols.lfw import evaluate_bin, evaluate_lfw
+from sphereface.evaluation.protocols.lfw import evaluate_lfw
 from sphereface.evaluation.protocols.megaface import MegaFaceResult, evaluate_megaface
 from sphereface.evaluation.protocols.megaface_files import MegaFaceSet, load_megaface
 from sphereface.evaluation.protocols.ytf import VideosResult, evaluate_ytf
@@ -40,7 +40,6 @@ __all__ = [
     "calibrate",
     "calibrate_features",
     "calibrate_model",
-    "evaluate_bin",
     "evaluate_folder",
     "evaluate_groups",
     "evaluate_ijb",

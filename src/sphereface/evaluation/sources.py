@@ -1,6 +1,6 @@
 """Where the features of a set come from: a model that makes them now, or the files that `sphereface embed` wrote."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Float32, Floating, Image, Int64, Integers, UInt8
 from sphereface.choices import Missing
 from sphereface.contract import Card
 from sphereface.data.formats.sets import open_set
@@ -28,19 +28,13 @@ from sphereface.errors import (
     UnreadableImage,
     UserError,
 )
-from sphereface.evaluation.streaming.scores import Features, Places, map_features
-from sphereface.faces.images import Image
+from sphereface.evaluation.streaming.scores import map_features
+from sphereface.progress import Progress, silent
 
 PIECE = 256  # faces that are held as pixels at a time
 ADVICE = ("; it was left out when the set was embedded: mend it and embed again, or ", Setting("missing", "skip"))
 
-Ints = NDArray[np.int64]
 PathLike = str | Path
-Progress = Callable[[int, int], None]  # called with the number of images done and of all
-
-
-def silent(_done: int, _whole: int) -> None:
-    """Nobody listens."""
 
 
 class Embeds(Protocol):
@@ -50,7 +44,7 @@ class Embeds(Protocol):
     def card(self) -> Card:
         """What faces it wants, and what its features are of."""
 
-    def embed(self, faces: NDArray[np.uint8], /) -> NDArray[np.float32]:
+    def embed(self, faces: UInt8, /) -> Float32:
         """Features (N, D) of faces (N, H, W, 3) uint8 RGB."""
 
 
@@ -61,7 +55,7 @@ class NoneUsable(DataFormatError):
 class Gathered(NamedTuple):
     """Features of some images of a set, each once."""
 
-    features: NDArray[np.float32]
+    features: Float32
     rows: dict[int, int]  # by the image's place in the set
     unreadable: dict[str, str]  # by its path
 
@@ -104,7 +98,7 @@ def refuse_none(rows: Mapping[int, int], unreadable: Mapping[str, str]) -> None:
         raise NoneUsable(f"none of the listed images can be used ({why or 'none is there'}); nothing to score")
 
 
-def _refuse_broken(features: NDArray[np.float32], paths: Sequence[str]) -> None:
+def _refuse_broken(features: Float32, paths: Sequence[str]) -> None:
     """Raise if a model's features are not finite: at once, not after hours of embedding."""
     broken = np.flatnonzero(~np.isfinite(features).all(1))
     if len(broken):
@@ -134,7 +128,7 @@ class Source(Protocol):
         """What a result has to say about the set."""
 
     def gather(self, places: Iterable[int], /, *, missing: Missing = "fail", progress: Progress = silent) -> Gathered:
-        """FeatureStore of some images; those that cannot be read are errors (`fail`) or noted (`skip`)."""
+        """Features of some images; those that cannot be read are errors (`fail`) or noted (`skip`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +157,7 @@ class Fresh:
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """FeatureStore that were made before; what could not be read then stands behind the others, without a feature."""
+    """Features that were made before; what could not be read then stands behind the others, without a feature."""
 
     features: FeatureStore
     notes: tuple[str, ...] = ()
@@ -203,25 +197,25 @@ class Stored:
         return Gathered(found, rows, skipping.reasons)
 
 
-def open_source(given: Embeds | FeatureStore, root: Path | None) -> Source:
-    """A model with the set of faces at `root`, which must be as its card wants them; or stored features.
+def open_source(given: Embeds | FeatureStore, folder: Path | None) -> Source:
+    """A model with the set of faces in `folder`, which must be as its card wants them; or stored features.
 
-    FeatureStore need no faces; those of a set at `root` with another alignment than theirs are refused.
+    Features need no faces; those of a set in `folder` with another alignment than theirs are refused.
     """
     if isinstance(given, FeatureStore):
-        if root is not None:
-            _require_kin(root, given.card)
+        if folder is not None:
+            _require_kin(folder, given.card)
         return Stored(given)
-    if root is None:
+    if folder is None:
         raise UserError("a model without faces; name the set of aligned ones, or give stored features instead")
-    faces = open_set(root)
-    note = require_faces(root, faces, given.card.preprocessing.alignment)
-    return Fresh(root.name, given, faces, (note,) if note else ())
+    faces = open_set(folder)
+    note = require_faces(folder, faces, given.card.preprocessing.alignment)
+    return Fresh(folder.name, given, faces, (note,) if note else ())
 
 
-def _require_kin(root: Path, card: Card) -> None:
+def _require_kin(folder: Path, card: Card) -> None:
     """Raise if faces, by their manifest, cannot be those, or one model's of those, that features were made of."""
-    manifest = read_manifest(root)
+    manifest = read_manifest(folder)
     if manifest is None:
         return
     made, wanted = manifest.alignment, card.preprocessing
@@ -229,18 +223,18 @@ def _require_kin(root: Path, card: Card) -> None:
     crops |= {"112x112"} if "112x96" in crops else set()
     if made.template != wanted.template or made.crop not in crops:
         raise ContractMismatch(
-            f"{root}: faces aligned to template {made.template}, crop {made.crop}; the features are of template "
+            f"{folder}: faces aligned to template {made.template}, crop {made.crop}; the features are of template "
             f"{wanted.template}, crop {wanted.crop}: name the set that was embedded, or its lists alone"
         )
 
 
 @dataclass(frozen=True, eq=False)
 class WholeSet:
-    """FeatureStore (N, D) of a set's images, not normalised, with their paths and people."""
+    """Features (N, D) of a set's images, not normalised, with their paths and people."""
 
     data: str  # its name
-    features: NDArray[np.float32]
-    labels: Ints  # (N,): places in `people`
+    features: Float32
+    labels: Int64  # (N,): places in `people`
     people: list[str]
     paths: list[str]
     card: Card
@@ -255,35 +249,37 @@ class WholeSet:
 
 def embed_whole(
     source: Embeds | FeatureStore,
-    data: str | Path | None = None,
+    faces: str | Path | None = None,
     *,
     missing: Missing = "fail",
     progress: Progress = silent,
 ) -> WholeSet:
-    """The features of a set of aligned faces; with stored `FeatureStore`, `data` is not needed and nothing is embedded.
+    """The features of a set of aligned faces; with a `FeatureStore`, `faces` are not needed and nothing is embedded.
 
     An image that cannot be read is an error (`fail`) or noted (`skip`).
     """
     if isinstance(source, FeatureStore):
+        for path, reason in source.unreadable.items() if missing == "fail" else ():
+            raise UnreadableImage(path, reason, *ADVICE)
         require_finite(source)
         name = Path(source.manifests[0].source).name if source.manifests else "features"
         rows = np.asarray(source.rows[0 : len(source)])
         return WholeSet(
             name, rows, source.labels, list(source.people), list(source.paths), source.card, source.unreadable
         )
-    if data is None:
+    if faces is None:
         raise UserError("no set of faces is named; wanted a folder with a folder for each person, or a feature store")
-    root = Path(data)
-    faces = open_set(root)
-    note = require_faces(root, faces, source.card.preprocessing.alignment)
-    gathered = gather(source, faces, range(len(faces.paths)), missing=missing, progress=progress)
+    folder = Path(faces)
+    found = open_set(folder)
+    note = require_faces(folder, found, source.card.preprocessing.alignment)
+    gathered = gather(source, found, range(len(found.paths)), missing=missing, progress=progress)
     places = np.array(list(gathered.rows), dtype=np.int64)
     return WholeSet(
-        data=root.name,
+        data=folder.name,
         features=gathered.features,
-        labels=np.asarray(faces.labels)[places],
-        people=list(faces.people),
-        paths=[faces.paths[place] for place in places.tolist()],
+        labels=np.asarray(found.labels)[places],
+        people=list(found.people),
+        paths=[found.paths[place] for place in places.tolist()],
         card=source.card,
         unreadable=gathered.unreadable,
         notes=(note,) if note else (),
@@ -326,7 +322,7 @@ def _bare(path: str) -> str:
     return f"{folder}{slash}{name.rpartition('.')[0] or name}"
 
 
-def open_listed(features: PathLike | Sequence[PathLike], images: Sequence[MegaFaceImage], listed: PathLike) -> Features:
+def open_listed(features: PathLike | Sequence[PathLike], images: Sequence[MegaFaceImage], listed: PathLike) -> Floating:
     """Features (N, D) of the images of a list, in its order, mapped and not read.
 
     They are in a `.npy` or a devkit's `.bin` in that order already; or in folders that `embed` wrote, one for each
@@ -341,7 +337,7 @@ def open_listed(features: PathLike | Sequence[PathLike], images: Sequence[MegaFa
     stored = open_stored(paths)
     order = _places(images, stored, " and ".join(map(str, paths)), listed)
     rows = stored.rows if np.array_equal(order, np.arange(len(stored))) else RowsInOrder(stored.rows, order)
-    return cast(Features, rows)  # sliced and indexed as an array is, and that is all that is done with it
+    return cast(Floating, rows)  # sliced and indexed as an array is, and that is all that is done with it
 
 
 def open_stored(folders: Sequence[PathLike]) -> FeatureStore:
@@ -357,18 +353,18 @@ def open_stored(folders: Sequence[PathLike]) -> FeatureStore:
         return parts[0]
     try:
         return join_features(parts)
-    except ValueError as error:
+    except UserError as error:
         raise DataFormatError(f"{' and '.join(map(str, folders))}: {error}") from error
 
 
-def _in_order_already(path: Path, count: int, listed: PathLike) -> Features:
+def _in_order_already(path: Path, count: int, listed: PathLike) -> Floating:
     features = map_features(path)
     if len(features) != count:
         raise DataFormatError(f"{path}: {len(features):,} features; wanted {count:,}, one for each image of {listed}")
     return features
 
 
-def _places(images: Sequence[MegaFaceImage], stored: FeatureStore, where: str, listed: PathLike) -> Places:
+def _places(images: Sequence[MegaFaceImage], stored: FeatureStore, where: str, listed: PathLike) -> Integers:
     """The row of each listed image, each of which must be there."""
     names = [image.path for image in images]
     try:

@@ -10,11 +10,9 @@ from math import exp, log
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sphereface.data.files.writing import Progress
+from sphereface.arrays import Bools, Image, Int64
 from sphereface.data.lists.attributes import Attributes
-from sphereface.data.synthetic.canvas import Image
 from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.embed.embedder import Embedder
 from sphereface.errors import UserError
@@ -24,6 +22,7 @@ from sphereface.evaluation.sources import WholeSet
 from sphereface.experiments.openset import DISTRACTORS, TEST
 from sphereface.experiments.two_looks import LOOKS, dressed, every_other_family
 from sphereface.metrics.group_rates import HALF, Which
+from sphereface.progress import Progress
 
 LEVEL = 0.05  # up to which p is kept; above, a test found nothing at any level that people use
 
@@ -110,15 +109,15 @@ def try_crowds(
             _told(judge(embedder, faces, labels, dress, far=far, rounds=rounds, error=LEVEL)) for dress in (blue, ~blue)
         ]
         done.append(Crowd(*tests))
-        progress(crowd + 1)
+        progress(crowd + 1, crowds)
     return Accusations(seed, tuple(done))
 
 
 def judge(
     embedder: Embedder,
     faces: Image,
-    labels: NDArray[np.int64],
-    blue: NDArray[np.bool_],
+    labels: Int64,
+    blue: Bools,
     *,
     far: float,
     rounds: int,

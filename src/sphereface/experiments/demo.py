@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from sphereface.arrays import Float32
 from sphereface.data.synthetic.people import VERSION, SyntheticPeople
 from sphereface.experiments.loop import Step, extract
 from sphereface.experiments.openset import (
@@ -27,13 +27,11 @@ from sphereface.experiments.openset import (
     train,
 )
 from sphereface.metrics import roc
+from sphereface.progress import Begin, Progress
 from sphereface.reports import figures
 from sphereface.reports.html import Report
 
 SPHERE_PEOPLE = 6
-
-Task = Callable[[int], None]
-Begin = Callable[[str, int], Task]  # (what, of how much) -> somebody who hears how far it is
 
 
 class Row(NamedTuple):
@@ -88,9 +86,9 @@ def run_demo(scale: Scale, folder: Path, *, seed: int, workers: int, begin: Begi
     start = time.perf_counter()
     try:
         _spheres(found, folder, workers, begin)
-        sets = draw_sets(scale, workers=workers, progress=begin("drawing faces", scale.faces))
+        sets = draw_sets(scale, workers=workers, progress=begin("drawing faces"))
         for contender in CONTENDERS:
-            hear, losses = begin(f"training {contender.name}", scale.steps), list[float]()
+            hear, losses = begin(f"training {contender.name}"), list[float]()
             net, _ = train(contender, sets.train, scale, seed=seed, on_step=_listen(hear, losses))
             found.losses[contender.name] = losses
             found.measured[contender.name] = measure(net, sets)
@@ -104,10 +102,10 @@ def run_demo(scale: Scale, folder: Path, *, seed: int, workers: int, begin: Begi
     return found
 
 
-def _listen(hear: Task, losses: list[float]) -> Callable[[Step], None]:
+def _listen(hear: Progress, losses: list[float]) -> Callable[[Step], None]:
     def on_step(step: Step) -> None:
         losses.append(step.loss)
-        hear(step.step)
+        hear(step.step, step.steps)
 
     return on_step
 
@@ -116,11 +114,11 @@ def _spheres(found: Findings, folder: Path, workers: int, begin: Begin) -> None:
     """Features of three numbers, for six people: something to look at within the first minute."""
     scale = found.scale
     small = replace(scale, people=SPHERE_PEOPLE, photos=scale.sphere_photos, steps=scale.sphere_steps)
-    hear = begin("drawing six people", small.people * small.photos)
+    hear = begin("drawing six people")
     faces = draw(TRAIN, small.people, small.photos, workers=workers, progress=hear)
-    features: dict[str, NDArray[np.float32]] = {}
+    features: dict[str, Float32] = {}
     for contender in CONTENDERS:
-        hear = begin(f"3-D features: {contender.name}", small.steps)
+        hear = begin(f"3-D features: {contender.name}")
         net, _ = train(contender, faces, small, seed=found.seed, features=3, on_step=_listen(hear, []))
         features[contender.name] = extract(net, faces.images, mirror=False)
         if contender in (CONTENDERS[0], CONTENDERS[-1]):  # soon something to look at, then all of it

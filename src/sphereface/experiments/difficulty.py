@@ -1,6 +1,5 @@
 """How hard the synthetic faces are: softmax alone, trained until it knows its people, tested on others."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +7,7 @@ import torch
 
 from sphereface.experiments.loop import extract
 from sphereface.experiments.openset import CONTENDERS, Scale, draw_sets, measure, train
+from sphereface.progress import Say
 
 
 class Difficulty(NamedTuple):
@@ -17,7 +17,7 @@ class Difficulty(NamedTuple):
     verification_accuracy: float
 
 
-def run_difficulty(scale: Scale, *, workers: int, seed: int = 0, say: Callable[[str], None]) -> Difficulty:
+def run_difficulty(scale: Scale, *, workers: int, seed: int = 0, say: Say) -> Difficulty:
     """Train softmax with the demo's network and budget; no margin loss has a part in this."""
     say("drawing faces")
     sets = draw_sets(scale, workers=workers)

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from sphereface.arrays import Float32
 from sphereface.contract import Card
 from sphereface.embed.embedder import Embedder
 from sphereface.engines.torch import run_network
@@ -35,6 +35,7 @@ class Step(NamedTuple):
     """What one step reported."""
 
     step: int
+    steps: int  # of the whole run
     loss: float
     lr: float
 
@@ -80,11 +81,11 @@ def fit(
         torch.nn.utils.clip_grad_norm_(parameters, budget.clip)
         optimizer.step()
         loss.project_()
-        on_step(Step(step + 1, value.item(), float(schedule.get_last_lr()[0])))
+        on_step(Step(step + 1, budget.steps, value.item(), float(schedule.get_last_lr()[0])))
         schedule.step()
 
 
-def extract(net: SphereFaceNet, faces: Tensor, *, mirror: bool = True, batch: int = 128) -> NDArray[np.float32]:
+def extract(net: SphereFaceNet, faces: Tensor, *, mirror: bool = True, batch: int = 128) -> Float32:
     """Features of faces (N, 3, 112, 96) uint8: image and mirror image side by side (N, 2 D), not normalised."""
     net.eval()
     embedder = Embedder(partial(run_network, net), Card(feature_rule="concatenate" if mirror else "image"))

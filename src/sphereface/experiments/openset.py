@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from sphereface.data.files.writing import Progress, silent
+from sphereface.arrays import Bools, Float32, Float64, Int64, unit_rows
 from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.errors import UserError
 from sphereface.evaluation import Verification, verify_folds
@@ -21,6 +20,7 @@ from sphereface.metrics.bootstrap import pair_weights
 from sphereface.models import create_model
 from sphereface.models.inputs import to_tensor
 from sphereface.models.spherefacenet import SphereFaceNet
+from sphereface.progress import Progress, silent
 
 FAR = 1e-2
 FOLDS = 10
@@ -94,7 +94,7 @@ class Faces(NamedTuple):
     """Faces (N, 3, 112, 96) uint8 and whose they are (N,)."""
 
     images: Tensor
-    people: NDArray[np.int64]
+    people: Int64
 
 
 def draw(
@@ -110,13 +110,13 @@ def draw(
 class Pairs(NamedTuple):
     """Verification pairs: places of two faces, whether they are one person, and the fold."""
 
-    left: NDArray[np.int64]
-    right: NDArray[np.int64]
-    same: NDArray[np.bool_]
-    fold: NDArray[np.int64]
+    left: Int64
+    right: Int64
+    same: Bools
+    fold: Int64
 
 
-def random_pair(group: NDArray[np.int64], photos: int, *, same: bool, rng: np.random.Generator) -> tuple[int, int]:
+def random_pair(group: Int64, photos: int, *, same: bool, rng: np.random.Generator) -> tuple[int, int]:
     """The places of two photos of one person, or of two people, of a group; the lower place first."""
     if same:
         person = int(rng.choice(group))
@@ -165,7 +165,9 @@ def draw_sets(scale: Scale, *, workers: int, progress: Progress = silent) -> Set
 
     def album(start: int, people: int, photos: int) -> Faces:
         nonlocal done
-        faces = draw(start, people, photos, workers=workers, progress=lambda count: progress(done + count))
+        faces = draw(
+            start, people, photos, workers=workers, progress=lambda count, _: progress(done + count, scale.faces)
+        )
         done += len(faces.people)
         return faces
 
@@ -181,15 +183,15 @@ def draw_sets(scale: Scale, *, workers: int, progress: Progress = silent) -> Set
 class Measured:
     """What features (N, 2 D) of unseen people are worth; every statistic can be asked again for a draw of people."""
 
-    features: NDArray[np.float32]
-    people: NDArray[np.int64]
+    features: Float32
+    people: Int64
     pairs: Pairs
-    distractors: NDArray[np.float32]
+    distractors: Float32
 
     @cached_property
-    def scores(self) -> NDArray[np.float64]:
+    def scores(self) -> Float64:
         """The plain cosine of each verification pair."""
-        unit = unit_rows(self.features)
+        unit = unit_rows(self.features, dtype=np.float32)
         return np.asarray((unit[self.pairs.left] * unit[self.pairs.right]).sum(1), dtype=np.float64)
 
     @cached_property
@@ -203,32 +205,27 @@ class Measured:
         """Every pair of test faces, sorted."""
         return AllPairs(self.features, self.people)
 
-    def accuracy(self, drawn: NDArray[np.float64] | None = None) -> float:
+    def accuracy(self, drawn: Float64 | None = None) -> float:
         """Share of pairs that were decided rightly; thresholds come from the other folds."""
         if drawn is None:
             return self.verification.accuracy
         weights = pair_weights(drawn, self.people[self.pairs.left], self.people[self.pairs.right])
         return float(np.average(self.verification.correct, weights=weights))
 
-    def tar(self, drawn: NDArray[np.float64] | None = None) -> float:
+    def tar(self, drawn: Float64 | None = None) -> float:
         """True accept rate at a false accept rate of 1e-2, over all pairs."""
         return self.all_pairs.tar_at_far(FAR, drawn)
 
-    def fisher(self, drawn: NDArray[np.float64] | None = None) -> float:
+    def fisher(self, drawn: Float64 | None = None) -> float:
         """The angular Fisher score; lower is better."""
         return angular_fisher_score(self.features, self.people, weights=None if drawn is None else drawn[self.people])
 
     def rank_1(self) -> float:
         """How often the second photo of a person is found by the first, among distractors."""
-        unit, others = unit_rows(self.features), unit_rows(self.distractors)
+        unit, others = unit_rows(self.features, dtype=np.float32), unit_rows(self.distractors, dtype=np.float32)
         first = np.searchsorted(self.people, np.unique(self.people))
         mates = (unit[first] * unit[first + 1]).sum(1)
         return float((mate_ranks(mates, unit[first] @ others.T) == 1).mean())
-
-
-def unit_rows(features: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Features (N, D) at length one."""
-    return np.asarray(features / np.linalg.norm(features, axis=1, keepdims=True))
 
 
 def train(

@@ -19,12 +19,12 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from sphereface import __version__
+from sphereface.arrays import Bools
 from sphereface.contract import Card
-from sphereface.data.files.writing import Progress, new_folder
-from sphereface.data.manifest import Manifest, write_manifest
+from sphereface.data.files.writing import new_folder
+from sphereface.data.manifest import SetManifest, write_manifest
 from sphereface.data.synthetic.people import VERSION, SyntheticPeople
 from sphereface.embed.embedder import Embedder
 from sphereface.evaluation.groups.compare import Finding, GroupReport, evaluate_groups
@@ -36,6 +36,7 @@ from sphereface.faces.images import encode_png
 from sphereface.metrics.group_rates import ERROR
 from sphereface.models import save_model
 from sphereface.models.inputs import to_tensor
+from sphereface.progress import Begin, Progress
 
 LOSS = Contender("a_softmax", m=4)
 POWER = 0.9
@@ -43,7 +44,6 @@ LEVELS = (ERROR, LEVEL)  # of findings: what reports use, and what many would
 COMMAND = "sphereface reproduce planted-bias --out results"
 
 Training = Literal["balanced", "blue starved", "red starved"]
-Begin = Callable[[str, int], Progress]  # (what, of how much) -> somebody who hears how far it is
 
 
 @dataclass(frozen=True)
@@ -165,23 +165,23 @@ def run_planted(plan: Plan, runs: Path, *, workers: int, begin: Begin) -> Plante
         write_test(home / "test", plan, seed, workers=workers, begin=begin)
         models = train_all(home, plan, seed, workers=workers, begin=begin)
         for training, model in models.items():
-            hear = begin(f"seed {seed}, {training}: testing", plan.test_people * plan.test_photos)
+            hear = begin(f"seed {seed}, {training}: testing")
             report = evaluate_groups(
                 Embedder.load(model), home / "test" / "faces", home / "test" / "groups.csv", far=plan.far,
-                rounds=plan.rounds, progress=_photos(hear),
+                rounds=plan.rounds, progress=hear,
             )  # fmt: skip
             done.append(Run(seed, training, report))
         accusations.append(
             try_crowds(
                 Embedder.load(models["balanced"]), seed, plan.crowds, people=plan.test_people, photos=plan.test_photos,
                 far=plan.far, rounds=plan.rounds, workers=workers,
-                progress=begin(f"seed {seed}, balanced: crowds", plan.crowds),
+                progress=begin(f"seed {seed}, balanced: crowds"),
             )
         )  # fmt: skip
     return Planted(plan, tuple(done), tuple(accusations), torch.get_num_threads())
 
 
-def blue_people(training: Training, plan: Plan) -> NDArray[np.bool_]:
+def blue_people(training: Training, plan: Plan) -> Bools:
     """Which of the people to learn from are blue, (people,)."""
     if training == "balanced":
         return every_other_family(plan.people)
@@ -197,11 +197,11 @@ def train_all(home: Path, plan: Plan, seed: int, *, workers: int, begin: Begin) 
     missing = {training: path for training, path in models.items() if not path.is_file()}
     if not missing:
         return models
-    hear = begin(f"seed {seed}: faces to learn from", plan.people * plan.photos)
+    hear = begin(f"seed {seed}: faces to learn from")
     people = range(TRAIN, TRAIN + plan.people)
     faces, labels = SyntheticPeople(seed=seed).faces(people, plan.photos, workers=workers, progress=hear)
     for training, path in missing.items():
-        hear = begin(f"seed {seed}, {training}: training", plan.steps)
+        hear = begin(f"seed {seed}, {training}: training")
         known = Faces(to_tensor(dressed(faces, blue_people(training, plan)[labels])), labels)
         net, _ = train(LOSS, known, Scale(steps=plan.steps), seed=seed, on_step=_steps(hear))
         save_model(net, path, Card(name=f"planted bias, {training}, seed {seed}"))
@@ -212,7 +212,7 @@ def write_test(folder: Path, plan: Plan, seed: int, *, workers: int, begin: Begi
     """New people, half of them blue, as anybody would bring them: `faces/NAME/photo.png`, and `groups.csv`."""
     if folder.is_dir():
         return
-    hear = begin(f"seed {seed}: faces to be tested on", plan.test_people * plan.test_photos)
+    hear = begin(f"seed {seed}: faces to be tested on")
     people = range(TEST, TEST + plan.test_people)
     faces, labels = SyntheticPeople(seed=seed).faces(people, plan.test_photos, workers=workers, progress=hear)
     blue = every_other_family(plan.test_people)
@@ -221,14 +221,10 @@ def write_test(folder: Path, plan: Plan, seed: int, *, workers: int, begin: Begi
             path = new / "faces" / f"p{person:04d}" / f"{place % plan.test_photos:04d}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(encode_png(face))
-        write_manifest(new / "faces", Manifest(made_by=f"sphereface {__version__} reproduce planted-bias"))
+        write_manifest(new / "faces", SetManifest(made_by=f"sphereface {__version__} reproduce planted-bias"))
         lines = [f"p{person:04d},{LOOKS[int(is_blue)]}\n" for person, is_blue in enumerate(blue)]
         (new / "groups.csv").write_text("person,look\n" + "".join(lines))
 
 
 def _steps(hear: Progress) -> Callable[[Step], None]:
-    return lambda step: hear(step.step)
-
-
-def _photos(hear: Progress) -> Callable[[int, int], None]:
-    return lambda done, _whole: hear(done)
+    return lambda step: hear(step.step, step.steps)

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from sphereface.arrays import Bools, Float32, Float64, Int64, UInt8
 from sphereface.data.aligning.run import Job, align_folder
 from sphereface.data.files.workers import mapping
 from sphereface.data.formats.sets import open_set
@@ -32,6 +32,7 @@ from sphereface.metrics import AllPairs, Paired, PeopleBootstrap, paired_differe
 from sphereface.metrics.bootstrap import pair_weights
 from sphereface.models import load_model
 from sphereface.models.inputs import to_tensor
+from sphereface.progress import Say
 from sphereface.training.config import TrainConfig
 from sphereface.training.recipes import small
 from sphereface.training.run import MODEL, is_finished, train
@@ -46,8 +47,6 @@ STATISTICS = ("accuracy", "tar")
 NAMES = {"softmax": "softmax", "a_softmax": "A-Softmax m = 4"}
 # People of the training set who are in LFW too, found by `data audit --against` (results/audit.md).
 IN_LFW = ("p012", "p129", "p281")
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -93,23 +92,23 @@ class Trial(NamedTuple):
 class Unseen(NamedTuple):
     """Faces nobody learned from: pixels (N, 112, 96, 3), whose they are, and the pairs of view 1."""
 
-    pixels: NDArray[np.uint8]
-    people: NDArray[np.int64]
-    left: NDArray[np.int64]
-    right: NDArray[np.int64]
-    same: NDArray[np.bool_]
-    tested: NDArray[np.bool_]  # of DevTest; mean and threshold come from the others, DevTrain
+    pixels: UInt8
+    people: Int64
+    left: Int64
+    right: Int64
+    same: Bools
+    tested: Bools  # of DevTest; mean and threshold come from the others, DevTrain
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
     """What a network's features (N, 2 D) of the test faces are worth; asked again for every draw of people."""
 
-    features: NDArray[np.float32]
+    features: Float32
     test: Unseen
 
     @cached_property
-    def correct(self) -> NDArray[np.bool_]:
+    def correct(self) -> Bools:
         """Which pairs of DevTest are decided rightly, with mean and threshold from DevTrain."""
         left, right = self.features[self.test.left], self.features[self.test.right]
         return verify_held_out(left, right, self.test.same, self.test.tested).correct
@@ -120,7 +119,7 @@ class Measured:
         many = len(self.features) > 1_000
         return AllPairs(self.features, self.test.people, highest=20 * FAR if many else 1.0)
 
-    def accuracy(self, drawn: NDArray[np.float64] | None = None) -> float:
+    def accuracy(self, drawn: Float64 | None = None) -> float:
         """The accuracy on DevTest."""
         if drawn is None:
             return float(self.correct.mean())
@@ -128,7 +127,7 @@ class Measured:
         whose = self.test.people[self.test.left[tested]], self.test.people[self.test.right[tested]]
         return float(np.average(self.correct, weights=pair_weights(drawn, *whose)))
 
-    def tar(self, drawn: NDArray[np.float64] | None = None) -> float:
+    def tar(self, drawn: Float64 | None = None) -> float:
         """The true accept rate at a false accept rate of 1e-3 over all pairs."""
         return self.all_pairs.tar_at_far(FAR, drawn)
 
@@ -288,7 +287,7 @@ def gather_test(faces: Path, aligned: Path) -> Unseen:
     dev_train, dev_test = (read_pairs(faces / f"pairsDev{part}.txt") for part in ("Train", "Test"))
     pairs = [*dev_train, *dev_test]
 
-    def side(name: str) -> NDArray[np.int64]:
+    def side(name: str) -> Int64:
         return np.array([place[getattr(pair, name).rsplit(".", 1)[0]] for pair in pairs])
 
     return Unseen(

@@ -21,6 +21,7 @@ from sphereface.experiments.openset import (
 )
 from sphereface.experiments.tables import difference_text, mean_and_each
 from sphereface.metrics import AllPairs, Paired, PeopleBootstrap, paired_difference
+from sphereface.progress import Say
 
 SEEDS = (0, 1, 2)
 STATISTICS = ("accuracy", "tar", "fisher")
@@ -60,9 +61,7 @@ class Study(NamedTuple):
         }
 
 
-def run_study(
-    scale: Scale, *, seeds: Sequence[int] = SEEDS, workers: int, rounds: int = 500, say: Callable[[str], None]
-) -> Study:
+def run_study(scale: Scale, *, seeds: Sequence[int] = SEEDS, workers: int, rounds: int = 500, say: Say) -> Study:
     """Search each contender's rate on held-out people, train it with every seed, and compare it with softmax."""
     say("drawing faces")
     sets = draw_sets(scale, workers=workers)

@@ -3,13 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Bools, Float32, Image, Int64
 from sphereface.choices import WhichFace
 from sphereface.errors import UserError
-from sphereface.faces.images import Image
-
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -20,14 +17,14 @@ class Detections:
     pixel is a whole number: left eye, right eye, nose, left and right mouth corner; left as seen in the photo.
     """
 
-    boxes: Floats
-    scores: Floats
-    landmarks: Floats
+    boxes: Float32
+    scores: Float32
+    landmarks: Float32
 
     def __len__(self) -> int:
         return len(self.scores)
 
-    def __getitem__(self, chosen: NDArray[np.int64] | NDArray[np.bool_] | slice) -> "Detections":
+    def __getitem__(self, chosen: Int64 | Bools | slice) -> "Detections":
         return Detections(self.boxes[chosen], self.scores[chosen], self.landmarks[chosen])
 
     @classmethod

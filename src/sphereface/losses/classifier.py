@@ -13,9 +13,9 @@ from sphereface.errors import UserError
 from sphereface.geometry import check_m
 from sphereface.losses import margins, pairs
 from sphereface.losses.annealing import Annealing
-from sphereface.losses.base import FaceLoss
+from sphereface.losses.base import FaceLoss, is_integer
 from sphereface.losses.blocks import TINY
-from sphereface.losses.softmax import Rule, margin_cross_entropy
+from sphereface.losses.softmax import LogitForm, margin_cross_entropy
 
 Gradient = Literal["exact", "caffe"]
 
@@ -48,7 +48,7 @@ class Classifier(FaceLoss):
     def __init__(self, features: int, classes: int, **mode: Unpack[Mode]) -> None:
         super().__init__(features, classes)
         chunk, sample = mode.get("chunk"), mode.get("sample")
-        if chunk is not None and chunk < 1:
+        if chunk is not None and not (is_integer(chunk) and chunk >= 1):
             raise UserError(f"chunk is {chunk}; it takes a number of classes of at least 1, or None")
         if sample is not None and not 0 < sample <= 1:
             raise UserError(f"sample is {sample}; it takes a fraction of the classes above 0 and up to 1, or None")
@@ -140,9 +140,9 @@ class MarginSoftmax(Classifier):
         self.steepest = 2 * scale if scale else FaceLoss.steepest
         self.bias = nn.Parameter(torch.zeros(len(self.weight))) if bias else None
 
-    def rule(self) -> Rule:
+    def form(self) -> LogitForm:
         """How this loss makes logits of inner products, now."""
-        return Rule(margins.exact(self.formula), normalize=self.normalize, others=self.others, chunk=self.chunk)
+        return LogitForm(margins.exact(self.formula), normalize=self.normalize, others=self.others, chunk=self.chunk)
 
     def compute(self, features: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy over all classes, or over a sample of them."""
@@ -154,7 +154,7 @@ class MarginSoftmax(Classifier):
         if chosen is not None:
             weight, bias = weight.index_select(0, chosen), None if bias is None else bias.index_select(0, chosen)
             labels = places_in(chosen, labels)
-        return margin_cross_entropy(features, weight, bias, labels, self.rule(), sharded=self.sharded)
+        return margin_cross_entropy(features, weight, bias, labels, self.form(), sharded=self.sharded)
 
 
 class ASoftmax(MarginSoftmax):
@@ -200,13 +200,13 @@ class ASoftmax(MarginSoftmax):
         """The weight of the plain cosine at the present step."""
         return self.annealing(self.step.clamp_min(1)) if self.annealing else torch.zeros((), device=self.step.device)
 
-    def rule(self) -> Rule:
+    def form(self) -> LogitForm:
         """The margin at the present lambda."""
         if self.gradient == "caffe":
             margin = margins.caffe_margin(m=self.m, lambda_=self.lambda_)
         else:
             margin = margins.exact(partial(margins.a_softmax, m=self.m, lambda_=self.lambda_))
-        return Rule(margin, normalize=self.normalize, tangent=self.gradient == "exact", chunk=self.chunk)
+        return LogitForm(margin, normalize=self.normalize, tangent=self.gradient == "exact", chunk=self.chunk)
 
     def compute(self, features: Tensor, labels: Tensor) -> Tensor:
         """Count the step, as the released layer does, before it is used."""

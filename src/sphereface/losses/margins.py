@@ -85,7 +85,7 @@ def caffe_margin(*, m: int, lambda_: Tensor | float) -> Margin:
 
     With a w + b x the true gradient of |x| psi, the layer propagates [(a w + b x) / sqrt(a^2 + b^2) + lambda w] / (1 +
     lambda). That vector is handed out as the pair of derivatives that produces it, so the classifier needs no second
-    rule for x.
+    form for x.
     """
     if m not in (1, 2, 3, 4):
         raise UserError(

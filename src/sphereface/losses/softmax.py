@@ -67,7 +67,7 @@ def finite(top: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Rule:
+class LogitForm:
     """How inner products become logits, and which gradient comes back."""
 
     margin: Margin
@@ -112,10 +112,10 @@ class Shard:
         weight: Tensor,
         bias: Tensor | None,
         labels: Tensor,
-        rule: Rule,
+        form: LogitForm,
         wanted: Wanted = EVERYTHING,
     ) -> None:
-        self.features, self.weight, self.bias, self.labels, self.rule = features, weight, bias, labels, rule
+        self.features, self.weight, self.bias, self.labels, self.form = features, weight, bias, labels, form
         self.wanted = wanted
         self.here = (labels >= 0) & (labels < len(weight))  # (B,)
         self.own = labels.clamp(0, max(0, len(weight) - 1))  # (B,) row of the true class; any row where it is elsewhere
@@ -123,7 +123,7 @@ class Shard:
         self.own_weight = weight.index_select(0, self.own) if len(weight) else torch.zeros_like(features)  # (B, D)
         self.own_length = self.own_weight.norm(dim=1).clamp_min(TINY)
         self.cos = ((features * self.own_weight).sum(1) / (self.length * self.own_length)).clamp(-1, 1)
-        self.target = rule.margin(self.cos, self.length if rule.normalize else self.length * self.own_length)
+        self.target = form.margin(self.cos, self.length if form.normalize else self.length * self.own_length)
         logit = self.target.logit
         if bias is not None and len(bias):
             logit = logit + bias.index_select(0, self.own)
@@ -131,11 +131,11 @@ class Shard:
         self.blocks = ClassBlocks(
             features,
             weight,
-            normalize=rule.normalize,
-            chunk=rule.chunk,
-            buffers=2 if rule.others is None else 8,
+            normalize=form.normalize,
+            chunk=form.chunk,
+            buffers=2 if form.others is None else 8,
             keep=any(wanted),
-            most=rule.most,
+            most=form.most,
         )
 
     def partial(self) -> Partial:
@@ -162,15 +162,15 @@ class Shard:
         for classes, products in self.blocks:
             logits, offset = self._logits(classes, products, scratch)
             share = torch.sub(logits, log_total, out=scratch[: len(logits)]).exp_()  # (k, B): the softmax itself
-            share = self.blocks.place(share, classes, self.labels, none)  # true classes have their own rule below
+            share = self.blocks.place(share, classes, self.labels, none)  # true classes have their own form below
             products = self.blocks.place(products, classes, self.labels, none)  # where the first pass left -inf
             if offset is not None:
                 radial += (share * self.blocks.place(offset, classes, self.labels, none)).sum(0)
             if d_bias is not None:
                 torch.mv(share, scale, out=d_bias[classes])
-            self.blocks.pull_back(classes, share, products, scale, d_features, d_weight, tangent=self.rule.tangent)
+            self.blocks.pull_back(classes, share, products, scale, d_features, d_weight, tangent=self.form.tangent)
         if d_features is not None:
-            if self.rule.others is not None:
+            if self.form.others is not None:
                 d_features += (radial / self.length**2)[:, None] * self.features
             d_features *= scale[:, None]
         if len(self.weight):
@@ -180,8 +180,8 @@ class Shard:
     def _logits(self, classes: slice, products: Tensor, scratch: Tensor) -> tuple[Tensor, Tensor | None]:
         """The logits of a block, as for classes that are not the true one, and by how much `others` changed them."""
         logits, offset = products, None
-        if self.rule.others is not None:
-            logits = self.rule.others(products / self.length) * self.length
+        if self.form.others is not None:
+            logits = self.form.others(products / self.length) * self.length
             offset = logits - products
         if self.bias is not None:
             logits = torch.add(logits, self.bias[classes][:, None], out=scratch[: len(logits)])
@@ -195,7 +195,7 @@ class Shard:
         pull = torch.where(self.here, pull, torch.zeros_like(pull))
         x, w = self.features / self.length[:, None], self.own_weight / self.own_length[:, None]
         by_cos, along_x, along_w = pull * self.target.d_cos, pull * self.target.d_length, torch.zeros_like(pull)
-        if not self.rule.normalize:  # the length is |x||w|
+        if not self.form.normalize:  # the length is |x||w|
             along_x, along_w = along_x * self.own_length, along_x * self.length
         if d_features is not None:
             turn = by_cos / self.length
@@ -203,7 +203,7 @@ class Shard:
         if d_weight is not None:
             turn = by_cos / self.own_length
             rows = turn[:, None] * x + (along_w - turn * self.cos)[:, None] * w
-            d_weight.index_add_(0, self.own, rows if self.rule.tangent else pull[:, None] * self.features)
+            d_weight.index_add_(0, self.own, rows if self.form.tangent else pull[:, None] * self.features)
         if d_bias is not None:
             d_bias.index_add_(0, self.own, pull)
 
@@ -214,7 +214,7 @@ def cross_entropy(whole: Partial) -> Tensor:
 
 
 class MarginCrossEntropy(torch.autograd.Function):
-    """Mean cross-entropy of a margin softmax: (features, weight, bias, labels, rule, sharded) -> scalar.
+    """Mean cross-entropy of a margin softmax: (features, weight, bias, labels, form, sharded) -> scalar.
 
     Sharded, every process calls it with the whole batch and its own classes, from which the labels count; the value is
     that over all classes, and the same in all processes. The gradient of weights and bias is whole; that of the
@@ -223,10 +223,10 @@ class MarginCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, rule: Rule, sharded: bool
+        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, form: LogitForm, sharded: bool
     ) -> Tensor:
         """Keep the shard and the merged partial for the way back."""
-        shard = Shard(features, weight, bias, labels, rule, Wanted(*ctx.needs_input_grad[:3]))
+        shard = Shard(features, weight, bias, labels, form, Wanted(*ctx.needs_input_grad[:3]))
         whole = merge_over_ranks(shard.partial()) if sharded else shard.partial()
         ctx.save_for_backward(features, weight)  # so that torch notices if they change before the backward pass
         ctx.shard, ctx.whole, ctx.sharded = shard, whole, sharded
@@ -255,10 +255,10 @@ def sum_of_own_share(d_features: Tensor) -> Tensor:
 
 
 def margin_cross_entropy(
-    features: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, rule: Rule, *, sharded: bool = False
+    features: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, form: LogitForm, *, sharded: bool = False
 ) -> Tensor:
-    """Mean cross-entropy of features (B, D) over the classes of weight (K, D), under a rule."""
+    """Mean cross-entropy of features (B, D) over the classes of weight (K, D), under a form."""
     if not torch.is_grad_enabled():
-        own = Shard(features, weight, bias, labels, rule, Wanted(False, False, False)).partial()
+        own = Shard(features, weight, bias, labels, form, Wanted(False, False, False)).partial()
         return cross_entropy(merge_over_ranks(own) if sharded else own).mean()
-    return MarginCrossEntropy.apply(features, weight, bias, labels, rule, sharded)  # type: ignore[no-any-return, no-untyped-call]
+    return MarginCrossEntropy.apply(features, weight, bias, labels, form, sharded)  # type: ignore[no-any-return, no-untyped-call]

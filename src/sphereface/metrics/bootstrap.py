@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from sphereface.arrays import Float64
 from sphereface.errors import UserError
 from sphereface.metrics.intervals import Interval
-
-Floats = NDArray[np.float64]
 
 
 class PeopleBootstrap:
@@ -20,19 +19,19 @@ class PeopleBootstrap:
             raise UserError(f"{people} people and {rounds} rounds; wanted at least 2 of either")
         self.people, self.rounds, self.seed = people, rounds, seed
 
-    def __iter__(self) -> Iterator[Floats]:
+    def __iter__(self) -> Iterator[Float64]:
         rng = np.random.default_rng(self.seed)
         for _ in range(self.rounds):
             yield np.bincount(rng.integers(self.people, size=self.people), minlength=self.people).astype(np.float64)
 
 
-def pair_weights(drawn: Floats, left: ArrayLike, right: ArrayLike) -> Floats:
+def pair_weights(drawn: Float64, left: ArrayLike, right: ArrayLike) -> Float64:
     """How often each pair is seen when people were drawn so often: once for each draw of a person, or of both."""
     a, b = np.asarray(left), np.asarray(right)
     return np.asarray(np.where(a == b, drawn[a], drawn[a] * drawn[b]))
 
 
-def interval_over_people(statistic: Callable[[Floats], float], bootstrap: PeopleBootstrap) -> Interval:
+def interval_over_people(statistic: Callable[[Float64], float], bootstrap: PeopleBootstrap) -> Interval:
     """The 95 % interval of a statistic, by percentiles; it maps how often each person counts to a number.
 
     >>> interval_over_people(lambda drawn: pairs.tar_at_far(1e-2, drawn), PeopleBootstrap(pairs.people))
@@ -62,7 +61,7 @@ class Paired(NamedTuple):
 
 
 def paired_difference(
-    ours: Sequence[Callable[[Floats], float]], theirs: Sequence[Callable[[Floats], float]], bootstrap: PeopleBootstrap
+    ours: Sequence[Callable[[Float64], float]], theirs: Sequence[Callable[[Float64], float]], bootstrap: PeopleBootstrap
 ) -> Paired:
     """The mean over runs (seeds) of ours - theirs, both measured on the same draws of people.
 
@@ -71,7 +70,7 @@ def paired_difference(
     if len(ours) != len(theirs) or not ours:
         raise UserError(f"{len(ours)} runs against {len(theirs)}; wanted as many, and at least one")
 
-    def difference(drawn: Floats) -> float:
+    def difference(drawn: Float64) -> float:
         return float(np.mean([mine(drawn) - other(drawn) for mine, other in zip(ours, theirs, strict=True)]))
 
     draws = [difference(drawn) for drawn in bootstrap]

@@ -3,20 +3,18 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from sphereface.arrays import Bools, Float64
 from sphereface.errors import UserError
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 class Roc(NamedTuple):
     """At each threshold, from strict to lax: the shares of different and of same pairs with score >= threshold."""
 
-    far: Floats
-    tar: Floats
-    thresholds: Floats  # the first is inf: nobody is accepted
+    far: Float64
+    tar: Float64
+    thresholds: Float64  # the first is inf: nobody is accepted
 
     def auc(self) -> float:
         """The area below: the chance that a same pair scores above a different one, ties counting half."""
@@ -84,13 +82,13 @@ def best_threshold(same: ArrayLike, scores: ArrayLike, *, steps: int = 10_000) -
     return float(grid[right == right.max()].mean())
 
 
-def _last_within(far: Floats, limit: float) -> int:
+def _last_within(far: Float64, limit: float) -> int:
     if not 0 <= limit <= 1:
         raise UserError(f"far is {limit}; wanted a share between 0 and 1")
     return int(np.searchsorted(far, limit * (1 + 1e-12), side="right")) - 1  # 0.3 means 0.3, whatever its last bit
 
 
-def _checked(same: ArrayLike, scores: ArrayLike, weights: ArrayLike | None) -> tuple[Bools, Floats, Floats]:
+def _checked(same: ArrayLike, scores: ArrayLike, weights: ArrayLike | None) -> tuple[Bools, Float64, Float64]:
     truth, score = np.asarray(same), np.asarray(scores, dtype=np.float64)
     weight = np.ones_like(score) if weights is None else np.asarray(weights, dtype=np.float64)
     if truth.ndim != 1 or truth.shape != score.shape or weight.shape != score.shape:

@@ -12,14 +12,12 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Float64, Int64
 from sphereface.metrics.bootstrap import PeopleBootstrap
 from sphereface.metrics.intervals import Interval, wilson
 from sphereface.metrics.rates import ROUNDS, Rate
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Which = Literal["FMR", "FNMR"]
 
 PIECE = 4_000_000  # products of weights that are held at a time
@@ -30,37 +28,37 @@ ERROR = 0.01  # the chance that anything is found where nothing is: a fair model
 class FalseMatches(NamedTuple):
     """Pairs of different people that passed: who, and of which groups the two photos are; each (F,)."""
 
-    left: Ints
-    right: Ints
-    left_group: Ints
-    right_group: Ints
+    left: Int64
+    right: Int64
+    left_group: Int64
+    right_group: Int64
 
 
 class ErringCouples(NamedTuple):
     """Two people with false matches: in which two groups, who, and how many; each (C,), the cells rising."""
 
-    cell: Ints  # the lower group x the number of groups + the upper one
-    left: Ints
-    right: Ints
-    times: Ints
+    cell: Int64  # the lower group x the number of groups + the upper one
+    left: Int64
+    right: Int64
+    times: Int64
 
 
 class Counted(NamedTuple):
     """Errors and pairs of each group, or each two groups, in B draws of people."""
 
-    false: Floats  # (B, G, G), symmetric
-    different: Floats  # (B, G, G)
-    missed: Floats  # (B, G)
-    same: Floats  # (B, G)
+    false: Float64  # (B, G, G), symmetric
+    different: Float64  # (B, G, G)
+    missed: Float64  # (B, G)
+    same: Float64  # (B, G)
 
 
 @dataclass(frozen=True, eq=False)
 class GroupCounts:
     """What the rates of groups follow from, whoever is drawn; P people, G groups."""
 
-    photos: Floats  # (P, G): of each person in each group
-    same: Floats  # (P, G): pairs of photos of this person, both in the group
-    missed: Floats  # (P, G): those of them that did not pass
+    photos: Float64  # (P, G): of each person in each group
+    same: Float64  # (P, G): pairs of photos of this person, both in the group
+    missed: Float64  # (P, G): those of them that did not pass
     matches: FalseMatches
 
     @property
@@ -68,7 +66,7 @@ class GroupCounts:
         """How many."""
         return int(self.photos.shape[1])
 
-    def counted(self, drawn: Floats) -> Counted:
+    def counted(self, drawn: Float64) -> Counted:
         """Errors and pairs where people count so often, (B, P)."""
         groups = self.groups
         sums = drawn @ self.photos
@@ -77,7 +75,7 @@ class GroupCounts:
         different[:, range(groups), range(groups)] /= 2  # within a group, a pair was counted from both its ends
         return Counted(self._false(drawn), different, drawn @ self.missed, drawn @ self.same)
 
-    def _false(self, drawn: Floats) -> Floats:
+    def _false(self, drawn: Float64) -> Float64:
         cell, left, right, times = self.erring_couples
         cells, starts = np.unique(cell, return_index=True)
         false = np.zeros((len(drawn), self.groups * self.groups))
@@ -106,7 +104,7 @@ class GroupCounts:
             return both * (both - 1) // 2
         return int(here.sum() * there.sum()) - both * (both + 1) // 2
 
-    def erring(self, which: Which) -> Ints:
+    def erring(self, which: Which) -> Int64:
         """How many people (FNMR) or pairs of people (FMR) any error of each group comes from, (G,)."""
         if which == "FNMR":
             return np.asarray((self.missed > 0).sum(0))
@@ -196,14 +194,14 @@ class GroupRates:
         interval = _middle(draws[:, highest], _geometric(draws))
         return Ratio(float(values[highest] / _geometric(values)), interval, None, highest, None)
 
-    def _rates(self, which: Which) -> tuple[list[Rate], Floats, Floats]:
+    def _rates(self, which: Which) -> tuple[list[Rate], Float64, Float64]:
         rates = [rate for rate in (self.fmr() if which == "FMR" else self.fnmr()) if rate is not None]
         assert len(rates) == self.counts.groups, "a group without pairs has no rate to compare"
         errors, trials = self._within(self.draws, which)
         with np.errstate(divide="ignore", invalid="ignore"):
             return rates, np.array([rate.value for rate in rates]), errors / trials
 
-    def _within(self, counted: Counted, which: Which) -> tuple[Floats, Floats]:
+    def _within(self, counted: Counted, which: Which) -> tuple[Float64, Float64]:
         """Errors and pairs within each group, (B, G)."""
         if which == "FNMR":
             return counted.missed, counted.same
@@ -246,7 +244,7 @@ class GroupRates:
         ends = np.exp(plain[0] + 1.96 * spread * np.array([-1, 1])).tolist()
         return Standout(group, which, float(np.exp(plain[0])), Interval(*ends), min(p, 1.0), tuple(others))
 
-    def _logarithms(self, counted: Counted, which: Which, group: int, others: Sequence[int]) -> Floats:
+    def _logarithms(self, counted: Counted, which: Which, group: int, others: Sequence[int]) -> Float64:
         """The logarithm of a group's rate over that of others together, in each draw, (B,)."""
         errors, trials = self._within(counted, which)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -264,10 +262,10 @@ def comparisons(groups: int) -> int:
     return 2 * (groups if groups > 2 else 1)
 
 
-def _pieces(people: int, rounds: int, seed: int, couples: int) -> Iterator[Floats]:
+def _pieces(people: int, rounds: int, seed: int, couples: int) -> Iterator[Float64]:
     """Draws of people, as many at a time as their products of weights may be held."""
     size = max(1, PIECE // max(couples, people))
-    drawn: list[Floats] = []
+    drawn: list[Float64] = []
     for each in PeopleBootstrap(people, rounds=rounds, seed=seed):
         drawn.append(each)
         if len(drawn) == size:
@@ -277,7 +275,9 @@ def _pieces(people: int, rounds: int, seed: int, couples: int) -> Iterator[Float
         yield np.stack(drawn)
 
 
-def _rate(errors: float, trials: float, drawn_errors: Floats, drawn_trials: Floats, *, independent: int) -> Rate | None:
+def _rate(
+    errors: float, trials: float, drawn_errors: Float64, drawn_trials: Float64, *, independent: int
+) -> Rate | None:
     """A rate with its interval: of its draws, or Wilson's over what is independent where it is 0 or 1."""
     if not trials:
         return None
@@ -296,12 +296,12 @@ def _end(rate: Rate, which: Literal["low", "high"]) -> float:
     return float(getattr(rate.interval, which))
 
 
-def _geometric(rates: Floats) -> Floats:
+def _geometric(rates: Float64) -> Float64:
     with np.errstate(divide="ignore"):
         return np.asarray(np.exp(np.log(rates).mean(-1)))
 
 
-def _middle(above: Floats, below: Floats) -> Interval:
+def _middle(above: Float64, below: Float64) -> Interval:
     """What holds the middle 95 % of ratios; some may be infinite, so nothing is interpolated."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = above / below

@@ -1,12 +1,13 @@
 """Finding one face among many."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from sphereface.arrays import Float64, Int64
 from sphereface.errors import UserError
 
 
-def mate_ranks(mate_scores: ArrayLike, distractor_scores: ArrayLike) -> NDArray[np.int64]:
+def mate_ranks(mate_scores: ArrayLike, distractor_scores: ArrayLike) -> Int64:
     """The rank of each probe's mate (P,) among distractors (P, G): 1 + how many score at least as high.
 
     A tie counts against the mate: a system that scores everybody alike identifies nobody.
@@ -17,7 +18,7 @@ def mate_ranks(mate_scores: ArrayLike, distractor_scores: ArrayLike) -> NDArray[
     return np.asarray(1 + (distractors >= mates[:, None]).sum(1))
 
 
-def cmc(same: ArrayLike, scores: ArrayLike, *, ranks: int = 20) -> NDArray[np.float64]:
+def cmc(same: ArrayLike, scores: ArrayLike, *, ranks: int = 20) -> Float64:
     """Cumulative match characteristic: the share of probes with a mate among the first 1, 2, ... `ranks`.
 
     `same` and `scores` are (P, G). A probe's rank is that of its best mate among those who are not.

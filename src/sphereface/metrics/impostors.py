@@ -6,17 +6,15 @@ that depends on the place of a row, but its error is bounded: it finds the pairs
 scored exactly.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike
 
+from sphereface.arrays import Float64, Floating, Int64, Integers, unit_rows
 from sphereface.errors import UserError
-
-Floats = NDArray[np.float64]
-Units = NDArray[np.floating[Any]]
-Ints = NDArray[np.int64]
+from sphereface.progress import Progress, silent
 
 SCORES = 1 << 22  # of a product of matrices, held at a time
 PRODUCTS = 1 << 21  # of numbers, of pairs that are scored exactly in one go
@@ -25,29 +23,13 @@ PRODUCTS = 1 << 21  # of numbers, of pairs that are scored exactly in one go
 class HighestDifferent(NamedTuple):
     """Pairs of features of different people, the most alike first; each (K,), the places left < right."""
 
-    scores: Floats
-    left: Ints
-    right: Ints
+    scores: Float64
+    left: Int64
+    right: Int64
     total: int  # pairs of different people, kept or not
 
 
-def unit_rows(features: ArrayLike, *, dtype: DTypeLike = np.float64) -> NDArray[Any]:
-    """Features (N, D) brought to length one, each row by itself; a row of zeros stays so and scores 0."""
-    rows = np.array(features, dtype=dtype)
-    if rows.ndim != 2:
-        raise UserError(f"features {rows.shape}; wanted (N, D)")
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
-        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    wrong = np.flatnonzero(~np.isfinite(lengths))
-    if len(wrong):
-        raise UserError(f"feature {wrong[0]} of {len(rows):,} is not finite; wanted finite numbers: embed it again")
-    rows /= np.where(lengths == 0, 1, lengths)[:, None]
-    return rows
-
-
-def scores_of(
-    unit: Units, left: NDArray[np.integer[Any]], right: NDArray[np.integer[Any]], *, products: int = PRODUCTS
-) -> Floats:
+def scores_of(unit: Floating, left: Integers, right: Integers, *, products: int = PRODUCTS) -> Float64:
     """The exact scores of pairs of unit rows, at the places left and right (M,); few `products` are held at a time."""
     scores = np.empty(len(left))
     step = max(1, products // max(1, unit.shape[1]))
@@ -63,7 +45,7 @@ def count_different(people: ArrayLike) -> int:
     return int((photos.sum() ** 2 - (photos**2).sum()) // 2)
 
 
-def same_pairs(people: ArrayLike) -> tuple[Ints, Ints]:
+def same_pairs(people: ArrayLike) -> tuple[Int64, Int64]:
     """The places of all pairs of photos of one person, left < right; `people` (N,) says whose they are."""
     who = np.asarray(people)
     order = np.argsort(who, kind="stable")
@@ -83,7 +65,7 @@ def highest_different(
     most: int | None = None,
     floor: float = -np.inf,
     block: int | None = None,
-    progress: Callable[[int], None] = lambda _: None,
+    progress: Progress = silent,
 ) -> HighestDifferent:
     """The highest cosines among all pairs of different people: at most `most` of them, and none below `floor`.
 
@@ -118,11 +100,11 @@ def highest_different(
         if most is not None and sum(len(part.scores) for part in kept) >= 2 * most:
             kept = [_highest(kept, most)]
             floor = float(kept[0].scores[-1])
-        progress(min(start + block, len(unit)))
+        progress(min(start + block, len(unit)), len(unit))
     return _highest(kept, most)
 
 
-def _near_the_top(approximate: Units, most: int, error: float) -> Ints:
+def _near_the_top(approximate: Floating, most: int, error: float) -> Int64:
     """Which pairs may be among the `most` highest, if each score is off by at most an error."""
     last_place = float(np.partition(approximate, -most)[-most])
     return np.flatnonzero(approximate >= last_place - 2 * error)

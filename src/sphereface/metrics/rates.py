@@ -4,15 +4,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from sphereface.arrays import Float64
 from sphereface.metrics.bootstrap import PeopleBootstrap, pair_weights
 from sphereface.metrics.intervals import Interval, wilson
 
 FARS = (1e-1, 1e-2, 1e-3, 1e-4)  # at which true accept rates are reported
 ROUNDS = 1000
-
-Floats = NDArray[np.float64]
 
 
 class Rate(NamedTuple):
@@ -46,7 +45,7 @@ def wilson_rate(share: float, trials: float) -> Rate:
 
 
 def rates_over_people(
-    measure: Callable[[Floats], Floats], left: ArrayLike, right: ArrayLike, *, rounds: int = ROUNDS, seed: int = 0
+    measure: Callable[[Float64], Float64], left: ArrayLike, right: ArrayLike, *, rounds: int = ROUNDS, seed: int = 0
 ) -> list[Rate]:
     """Several rates with intervals from one bootstrap over the people of some pairs; left and right name them, (N,).
 

@@ -3,11 +3,10 @@
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from sphereface.arrays import Float64, unit_rows
 from sphereface.errors import UserError
-
-Floats = NDArray[np.float64]
 
 
 class AllPairs:
@@ -22,7 +21,7 @@ class AllPairs:
         if not 0 < highest <= 1:
             raise UserError(f"highest is {highest}; wanted a share, above 0 up to 1")
         x, who = np.asarray(features, dtype=np.float64), np.asarray(people)
-        unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+        unit = unit_rows(x)
         row, column = np.triu_indices(len(x), 1)
         scores = (unit @ unit.T)[row, column]
         same = who[row] == who[column]
@@ -37,7 +36,7 @@ class AllPairs:
         self.photos = np.bincount(who).astype(np.float64)
         self.people = len(self.photos)
 
-    def tar_at_far(self, far: float, drawn: Floats | None = None) -> float:
+    def tar_at_far(self, far: float, drawn: Float64 | None = None) -> float:
         """The share of same pairs accepted when at most `far` of the different ones are.
 
         `drawn` (people,) says how often each person counts; a pair of two counts for each pair of draws.

@@ -4,12 +4,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Float64
 from sphereface.errors import UserError
 from sphereface.metrics.curves import Roc
-
-Floats = NDArray[np.float64]
 
 
 def allowed(far: float, total: int) -> int:
@@ -26,8 +24,8 @@ class UpperTail:
     A pair is accepted if its score is at least the threshold, so tied scores are accepted together.
     """
 
-    positives: Floats  # (S,) falling, all of them
-    negatives: Floats  # (K,) falling, the highest ones
+    positives: Float64  # (S,) falling, all of them
+    negatives: Float64  # (K,) falling, the highest ones
     total: int  # negatives, kept or not
 
     @property

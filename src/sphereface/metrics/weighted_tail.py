@@ -1,16 +1,15 @@
 """Thresholds from the highest scores of different people, each person weighed: what a bootstrap over people asks."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from sphereface.arrays import Float64
 from sphereface.choices import Weigh
-
-Floats = NDArray[np.float64]
 
 SLACK = 1 + 1e-9  # 0.3 means 0.3, whatever the last bits of a long sum
 
 
-def thresholds_at(scores: Floats, weights: Floats, rates: ArrayLike, *, total: float, is_whole: bool) -> Floats:
+def thresholds_at(scores: Float64, weights: Float64, rates: ArrayLike, *, total: float, is_whole: bool) -> Float64:
     """The lowest of falling scores (K,), for each rate, at which at most that share of the total weight passes.
 
     A score at the threshold passes. Infinity where not even the highest may pass; minus infinity where the rate asks
@@ -49,7 +48,7 @@ class WeightedTail:
         """Whether enough was kept for a rate: itself, and most draws of people."""
         return self.is_whole or float(self._weights.sum()) >= 2 * far * _pairs(self._mass)
 
-    def thresholds(self, fars: ArrayLike, drawn: Floats | None = None) -> Floats:
+    def thresholds(self, fars: ArrayLike, drawn: Float64 | None = None) -> Float64:
         """The threshold of each false accept rate, if each person counts as often as `drawn` (people,) says.
 
         nan if nobody is left to be different from.
@@ -61,13 +60,13 @@ class WeightedTail:
         weights = self._weights * times[self._left] * times[self._right]
         return thresholds_at(self.scores, weights, fars, total=total, is_whole=self.is_whole)
 
-    def rates(self, scores: ArrayLike) -> Floats:
+    def rates(self, scores: ArrayLike) -> Float64:
         """The share of pairs that reach each score; right for scores above the lowest that was kept."""
         passed = np.append(0.0, np.cumsum(self._weights))
         reached = np.searchsorted(-self.scores, -np.asarray(scores, dtype=np.float64), side="right")
         return np.asarray(passed[reached] / _pairs(self._mass))
 
 
-def _pairs(mass: Floats) -> float:
+def _pairs(mass: Float64) -> float:
     """The weight of all pairs of different people."""
     return float((mass.sum() ** 2 - (mass**2).sum()) / 2)

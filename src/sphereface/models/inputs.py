@@ -1,9 +1,9 @@
 """Bytes become the input of a network."""
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+
+from sphereface.arrays import UInt8
 
 
 def to_input(faces: Tensor) -> Tensor:
@@ -11,6 +11,6 @@ def to_input(faces: Tensor) -> Tensor:
     return (faces.float() - 127.5) / 128
 
 
-def to_tensor(faces: NDArray[np.uint8]) -> Tensor:
+def to_tensor(faces: UInt8) -> Tensor:
     """Faces (N, 112, 96, 3) as a tensor (N, 3, 112, 96), still uint8; the memory is shared, so it is channels last."""
     return torch.from_numpy(faces).permute(0, 3, 1, 2)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Float64
 from sphereface.metrics.upper_tail import UpperTail
 from sphereface.reports.figures import COLOURS, Picture, Theme, blank, picture
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
 
 POINTS = 400  # of a curve: more than a screen can tell apart
 
@@ -24,8 +23,8 @@ POINTS = 400  # of a curve: more than a screen can tell apart
 class Curve(NamedTuple):
     """A staircase: each y holds from its x on until the next; x rises and is above 0."""
 
-    x: Floats
-    y: Floats
+    x: Float64
+    y: Float64
 
     def thinned(self, points: int = POINTS) -> "Curve":
         """About so many of the points, evenly on a logarithmic axis; the first and the last stay, and none is moved."""
@@ -52,7 +51,7 @@ def accepted(tail: UpperTail) -> Curve:
     return Curve(x, tar[np.searchsorted(far, x, side="right") - 1])
 
 
-def over_ranks(cmc: Floats) -> Curve:
+def over_ranks(cmc: Float64) -> Curve:
     """The share of probes found at each rank or before, from a list that begins at rank 1."""
     return Curve(np.arange(1.0, len(cmc) + 1), np.asarray(cmc, dtype=np.float64))
 

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from sphereface.arrays import Floating, Integers, UInt8, unit_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Theme = Literal["light", "dark"]
-Floats = NDArray[np.floating]
 INK: dict[Theme, str] = {"light": "#23262b", "dark": "#dfe3e8"}
 COLOURS = ("#8a93a0", "#3b9ddd", "#2fb28a", "#e0a12e", "#e0564c", "#9a6bd1", "#6b7f3a", "#c05f9d")
 SAME, DIFFERENT = "#e0862e", "#3b7ddd"  # pairs of one person, and of two
@@ -82,7 +82,7 @@ def blank(width: float, height: float) -> "Figure":
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def spheres(features: Mapping[str, Floats], labels: NDArray[np.integer]) -> Picture:
+def spheres(features: Mapping[str, Floating], labels: Integers) -> Picture:
     """3-D features (N, 3) of each loss on the unit sphere, a colour a person: top row of the paper's figure 5."""
 
     def draw(theme: Theme) -> "Figure":
@@ -93,7 +93,7 @@ def spheres(features: Mapping[str, Floats], labels: NDArray[np.integer]) -> Pict
             axes.plot_wireframe(
                 np.cos(u) * np.sin(v), np.sin(u) * np.sin(v), np.cos(v), color=INK[theme], linewidth=0.3, alpha=0.25
             )
-            unit = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
+            unit = unit_rows(points)
             for person in np.unique(labels):
                 mine = unit[labels == person]
                 colour = COLOURS[(int(person) + 1) % len(COLOURS)]
@@ -106,7 +106,7 @@ def spheres(features: Mapping[str, Floats], labels: NDArray[np.integer]) -> Pict
     return picture(draw, f"3-D features on the unit sphere for {', '.join(features)}; one colour a person")
 
 
-def angle_histograms(same: Mapping[str, Floats], different: Mapping[str, Floats]) -> Picture:
+def angle_histograms(same: Mapping[str, Floating], different: Mapping[str, Floating]) -> Picture:
     """Angles, in radians, of same and of different pairs for each loss: figure 5 of the paper, bottom row."""
 
     def draw(_: Theme) -> "Figure":
@@ -128,7 +128,7 @@ def angle_histograms(same: Mapping[str, Floats], different: Mapping[str, Floats]
     return picture(draw, f"Angles between features of the same and of different people for {', '.join(same)}")
 
 
-def roc_curves(curves: Mapping[str, tuple[Floats, Floats]]) -> Picture:
+def roc_curves(curves: Mapping[str, tuple[Floating, Floating]]) -> Picture:
     """True over false accept rate, the latter on a logarithmic axis, one line a method."""
 
     def draw(_: Theme) -> "Figure":
@@ -170,7 +170,7 @@ def training_curves(losses: Mapping[str, Sequence[float]]) -> Picture:
     return picture(draw, f"Training loss of {', '.join(losses)}")
 
 
-def contact_sheet(faces: NDArray[np.uint8], columns: int, *, says: str) -> Picture:
+def contact_sheet(faces: UInt8, columns: int, *, says: str) -> Picture:
     """Faces (N, H, W, 3) side by side; an unfinished last row ends in grey."""
     import cv2
 
@@ -242,8 +242,8 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
 
 
 def pair_angles(
-    same: Floats,
-    different: Floats,
+    same: Floating,
+    different: Floating,
     *,
     threshold: float | None,
     says: str = "Angles between photos of the same and of different people, with the best threshold",
@@ -267,7 +267,7 @@ def pair_angles(
 
 
 def tail_angles(
-    same: Floats, different: Floats, *, total: int, thresholds: Mapping[str, float], says: str
+    same: Floating, different: Floating, *, total: int, thresholds: Mapping[str, float], says: str
 ) -> Picture | None:
     """The share of same and of different pairs at each degree where only the nearest different ones are known; radians.
 
@@ -299,7 +299,7 @@ def tail_angles(
     return picture(draw, says)
 
 
-def heat_map(values: Floats, names: Sequence[str], *, says: str) -> Picture:
+def heat_map(values: Floating, names: Sequence[str], *, says: str) -> Picture:
     """A square of shares (G, G), each cell with its number; nan is a cell without one."""
 
     def draw(_: Theme) -> "Figure":

@@ -1,6 +1,5 @@
 """All that a run learns or counts: how it begins, and how it goes into a checkpoint and comes back."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +15,7 @@ from sphereface.losses import FaceLoss, create_loss
 from sphereface.losses.classifier import ASoftmax, Classifier
 from sphereface.models import create_model, load_model
 from sphereface.models.spherefacenet import SphereFaceNet
+from sphereface.progress import Say
 from sphereface.training.checkpoints.pieces import fill, pack_optimizer, pack_rng, unpack_optimizer, unpack_rng
 from sphereface.training.checkpoints.reading import Checkpoint
 from sphereface.training.checkpoints.saving import save_checkpoint
@@ -98,7 +98,7 @@ class Learner:
             gather=parallel.gather_json,
         )
 
-    def load(self, checkpoint: Checkpoint, *, say: Callable[[str], None]) -> None:
+    def load(self, checkpoint: Checkpoint, *, say: Say) -> None:
         """Go on where a checkpoint was saved, on however many processes."""
         source, state = checkpoint.path, checkpoint.state
         split, shared = self._loss_tensors()

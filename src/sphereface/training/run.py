@@ -15,6 +15,7 @@ from sphereface.errors import JobFailed
 from sphereface.loading import FaceLoader, ReadyFaces, Replaced
 from sphereface.losses.classifier import Classifier
 from sphereface.models import save_model
+from sphereface.progress import Say
 from sphereface.training.allocation import keep_freed_memory
 from sphereface.training.checkpoints.reading import Checkpoint, forget_after, newest_checkpoint, open_checkpoint, prune
 from sphereface.training.config import ANNEALED, TrainConfig
@@ -24,7 +25,6 @@ from sphereface.training.optimizer import set_rate
 from sphereface.training.setting import (
     CHECKPOINTS,
     Place,
-    Say,
     beginning,
     build_loader,
     choose_device,
@@ -38,7 +38,7 @@ from sphereface.training.telling.live import LiveLine
 from sphereface.training.telling.log import RunLog, last_rollback, to_stderr
 from sphereface.training.telling.preview import preview
 from sphereface.training.telling.report import write_report
-from sphereface.training.validation import TRAINED_ON, Hardest, Scores, Validation, hardest, validate
+from sphereface.training.validation import TRAINED_ON, Hardest, Validation, ValidationScores, hardest, validate
 
 MODEL = "model.safetensors"
 LOOK = 10  # steps between two looks at what they measured: a GPU need not wait for the host at each
@@ -55,7 +55,7 @@ class Trained:
     outcome: Outcome
     step: int
     model: Path | None
-    scores: Scores | None
+    scores: ValidationScores | None
 
     def as_dict(self) -> dict[str, Any]:
         """The end, as JSON takes it."""
@@ -121,7 +121,7 @@ class Run:
     say: Say
     log: RunLog | None = None
     line: LiveLine | None = None
-    scores: Scores | None = None  # the last ones
+    scores: ValidationScores | None = None  # the last ones
     shown: Hardest | None = None  # the pairs that went most wrong in them
     best: tuple[float, int] | None = None  # accuracy and step of the best validation
     waiting: list[tuple[int, Report]] = field(default_factory=list)  # steps whose numbers nobody looked at yet

@@ -2,7 +2,6 @@
 
 import json
 import textwrap
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from sphereface.data.lists.pairs import read_pairs
 from sphereface.data.manifest import require_faces
 from sphereface.errors import DataFormatError, UserError
 from sphereface.loading import FaceLoader, PeoplePhotos, ReadyFaces, Sampler, Scan, Shuffled, prepare, without
+from sphereface.progress import Say
 from sphereface.training.config import TrainConfig, read_config
 from sphereface.training.learner import require_fitting
 from sphereface.training.precision import precision_note
@@ -26,14 +26,12 @@ from sphereface.training.validation import Validation, hold_out
 
 CHECKPOINTS, CONFIG, SCAN = "checkpoints", "config.toml", "scan.json"
 
-Say = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class Place:
     """What changes from machine to machine, and nothing of the result."""
 
-    data: Path
+    faces: Path
     out: Path
     device: str = "auto"
     workers: int = 2
@@ -41,7 +39,7 @@ class Place:
     init: Path | None = None
     exclude: Path | None = None
     pairs: Path | None = None  # to validate on, instead of held-out people
-    pairs_root: Path | None = None
+    pairs_faces: Path | None = None
     missing: Missing = "fail"
     tensorboard: bool = False
     command: str = ""
@@ -92,9 +90,9 @@ def claim(config: TrainConfig, place: Place) -> None:
 
 def gather_faces(config: TrainConfig, place: Place, say: Say) -> tuple[ReadyFaces, Validation | None]:
     """The faces to learn from, and those to validate on."""
-    every = open_set(place.data)
+    every = open_set(place.faces)
     device = choose_device(place.device)
-    for note in (require_faces(place.data, every, config.alignment), precision_note(config, device)):
+    for note in (require_faces(place.faces, every, config.alignment), precision_note(config, device)):
         if note:
             say(note)
     everything, missing = without(every, read_exclude(place.exclude) if place.exclude else ())
@@ -102,7 +100,7 @@ def gather_faces(config: TrainConfig, place: Place, say: Say) -> tuple[ReadyFace
         say(f"{len(missing):,} names of the exclude list are not in the set, such as {missing[0]}")
     validation, aside = None, set[str]()
     if place.pairs is not None:
-        root = place.pairs_root or place.pairs.parent
+        root = place.pairs_faces or place.pairs.parent
         validation = Validation.of_pairs(
             read_pairs(place.pairs), root, crop=config.crop, workers=place.workers, together=True
         )
@@ -185,7 +183,7 @@ def beginning(
         "config": config.model_dump(),
         **circumstances(place, device),
         "data": {
-            "path": str(place.data),
+            "path": str(place.faces),
             "fingerprint": faces.fingerprint,
             "faces": len(faces),
             "people": len(faces.people),

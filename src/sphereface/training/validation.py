@@ -11,10 +11,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from sphereface.arrays import Bools, Float32, Float64, Int64, UInt8, unit_rows
 from sphereface.choices import Missing
 from sphereface.contract import Card, Preprocessing
 from sphereface.data.lists.pairs import Pair
@@ -37,18 +37,17 @@ PIECE = 128  # faces that are decoded and go through the network together
 ADVICE = ("; it was readable when the run began: restore it and resume",)
 NEVER_SEEN, TRAINED_ON = "people never seen", "people who were trained on"
 
-Ints = NDArray[np.int64]
 Rule = Literal["authors", "best threshold"]
 
 
 class HeldOut(NamedTuple):
     """The rows of a set that are trained on, and those of people who are set aside; both ascending."""
 
-    train: Ints
-    held: Ints
+    train: Int64
+    held: Int64
 
 
-def hold_out(labels: Ints, names: Sequence[str], *, people: int, seed: int = 0) -> HeldOut:
+def hold_out(labels: Int64, names: Sequence[str], *, people: int, seed: int = 0) -> HeldOut:
     """Set some people aside with all their photos; only those with two or more, for others make no same pair.
 
     The lot falls by seed and name, so it does not change with the order of a set or with the version of a library.
@@ -93,7 +92,7 @@ class Validation:
     """The faces and pairs that every validation of a run looks at; made by `of_people` or `of_pairs`."""
 
     faces: FaceSet  # those in a pair, and nobody else
-    people: Ints | None  # whose each of them is; None where a list of pairs does not tell
+    people: Int64 | None  # whose each of them is; None where a list of pairs does not tell
     pairs: Pairs
     crop: str
     skipped: tuple[Unreadable, ...] = ()
@@ -103,7 +102,7 @@ class Validation:
     def of_people(
         cls,
         faces: FaceSet,
-        rows: Ints | None = None,
+        rows: Int64 | None = None,
         *,
         pairs: int = PAIRS,
         seed: int = 0,
@@ -167,7 +166,7 @@ class Validation:
         broken = np.array([path in bad for path in self.faces.paths])
         return replace(self._with(~(broken[self.pairs.left] | broken[self.pairs.right])), skipped=unreadable)
 
-    def _with(self, kept: NDArray[np.bool_]) -> "Validation":
+    def _with(self, kept: Bools) -> "Validation":
         """The pairs marked in `kept`, and the faces that are in one of them."""
         left, right, same, fold = self.pairs
         pairs = _of_either_kind(Pairs(left[kept], right[kept], same[kept], fold[kept]))
@@ -193,7 +192,7 @@ class Validation:
         rests = (self.pairs.same[self.pairs.fold != fold] for fold in folds)
         return len(folds) > 1 and all(rest.any() and not rest.all() for rest in rests)
 
-    def read(self, places: Sequence[int] | Ints) -> NDArray[np.uint8]:
+    def read(self, places: Sequence[int] | Int64) -> UInt8:
         """Some of the faces, (N, H, W, 3)."""
         return np.stack([read_face(self.faces, int(place), self.crop) for place in places])
 
@@ -205,7 +204,7 @@ def _of_either_kind(pairs: Pairs) -> Pairs:
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class ValidationScores:
     """What a network's features are worth on some people's photos; a score is the plain cosine of a pair."""
 
     accuracy: float
@@ -214,8 +213,8 @@ class Scores:
     auc: float
     fisher: float | None  # angular Fisher score, lower is better; None where it is not known who is who
     threshold: float  # the best one for these pairs
-    same_scores: NDArray[np.float64]  # in the order of the pairs
-    different_scores: NDArray[np.float64]
+    same_scores: Float64  # in the order of the pairs
+    different_scores: Float64
     whose: str = NEVER_SEEN
 
     def as_dict(self) -> dict[str, Any]:
@@ -235,7 +234,7 @@ class Scores:
 
 def validate(
     net: nn.Module, validation: Validation, *, fars: Sequence[float] = FARS, batch: int = PIECE, workers: int = 0
-) -> Scores:
+) -> ValidationScores:
     """Score a network, in training or not; its mode and all random numbers are left as they were.
 
     It runs where the network is, in float32 also inside autocast, and holds a few batches of faces at a time.
@@ -250,11 +249,10 @@ def validate(
     return score(features, validation, fars=fars)
 
 
-def score(features: NDArray[np.float32], validation: Validation, *, fars: Sequence[float] = FARS) -> Scores:
+def score(features: Float32, validation: Validation, *, fars: Sequence[float] = FARS) -> ValidationScores:
     """What features (N, D) of a validation's images say about its pairs."""
     left, right, same, fold = validation.pairs
-    unit = features.astype(np.float64)
-    unit /= np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)
+    unit = unit_rows(features)
     scores = (unit[left] * unit[right]).sum(1)
     threshold = best_threshold(same, scores)
     rule: Rule = "authors" if validation.has_folds else "best threshold"
@@ -263,7 +261,7 @@ def score(features: NDArray[np.float32], validation: Validation, *, fars: Sequen
     else:
         accuracy = float(np.where(same, scores > threshold, scores < threshold).mean())
     different = int((~same).sum())
-    return Scores(
+    return ValidationScores(
         accuracy,
         rule,
         {far: tar_at_far(same, scores, far=far) for far in fars if far * different >= 1},
@@ -276,7 +274,7 @@ def score(features: NDArray[np.float32], validation: Validation, *, fars: Sequen
     )
 
 
-def _fisher(features: NDArray[np.float32], people: Ints | None) -> float | None:
+def _fisher(features: Float32, people: Int64 | None) -> float | None:
     if people is None or len(np.unique(people)) < 2:
         return None
     with np.errstate(divide="ignore", invalid="ignore"):  # where all features point one way, nothing is between people
@@ -284,7 +282,7 @@ def _fisher(features: NDArray[np.float32], people: Ints | None) -> float | None:
     return fisher if math.isfinite(fisher) else None
 
 
-def embed(net: nn.Module, validation: Validation, *, batch: int = PIECE, workers: int = 0) -> NDArray[np.float32]:
+def embed(net: nn.Module, validation: Validation, *, batch: int = PIECE, workers: int = 0) -> Float32:
     """Features of a validation's images, each with that of its mirror image beside it, (N, 2 D), not normalised."""
     net = unwrapped(net)  # inside DistributedDataParallel a forward pass would wait for the other processes
     device = next(net.parameters()).device
@@ -336,11 +334,11 @@ class _Pieces(Dataset[Tensor]):
 class Hardest(NamedTuple):
     """The pairs that went most wrong, left and right face in turn, (2 n, H, W, 3)."""
 
-    same: NDArray[np.uint8]  # one person, least alike first
-    different: NDArray[np.uint8]  # two people, most alike first
+    same: UInt8  # one person, least alike first
+    different: UInt8  # two people, most alike first
 
 
-def hardest(validation: Validation, scores: Scores, *, count: int = 8) -> Hardest:
+def hardest(validation: Validation, scores: ValidationScores, *, count: int = 8) -> Hardest:
     """The same pairs that score lowest and the different ones that score highest, to look at."""
     same, different = np.flatnonzero(validation.pairs.same), np.flatnonzero(~validation.pairs.same)
     low = same[np.argsort(scores.same_scores, kind="stable")[:count]]

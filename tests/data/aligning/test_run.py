@@ -172,7 +172,7 @@ def drawn(folder, names, *, number=2):
 
 
 def faces_of(job):
-    return {name: digest for name, digest in tree(job.target).items() if name.endswith(f".{job.format}")}
+    return {name: digest for name, digest in tree(job.out).items() if name.endswith(f".{job.format}")}
 
 
 def test_every_face_has_a_file_of_its_own_whatever_the_photos_are_called(tmp_path):
@@ -215,14 +215,14 @@ def test_a_strange_name_costs_no_face(strange, tmp_path, workers):
     report = align_folder(job, workers=workers)
     assert report.photos == report.found == report.faces == 1 + len(names)
     assert {os.fsencode(name) for name in faces_of(job)} == {os.fsencode(name) for name in [plain, *names]}
-    listed = read_landmarks(job.target / "landmarks.txt")
+    listed = read_landmarks(job.out / "landmarks.txt")
     assert list(listed) == [plain]
     assert set(report.unlisted) == {name.replace("\udce9", "\\udce9") for name in names}
     for points in report.unlisted.values():
         np.testing.assert_array_equal(points, listed[plain])  # all of one photo
-    assert json.loads((job.target / "report.json").read_text())["unlisted"].keys() == report.unlisted.keys()
+    assert json.loads((job.out / "report.json").read_text())["unlisted"].keys() == report.unlisted.keys()
     assert align_folder(job) == report
-    assert set(read_detection(job.target).found) == {plain, *report.unlisted}
+    assert set(read_detection(job.out).found) == {plain, *report.unlisted}
 
 
 @pytest.mark.skipif(not LATIN, reason="names there are Unicode")

@@ -11,7 +11,7 @@ from sphereface.data.formats.lists import ListSet
 from sphereface.data.formats.mnist import MnistSet, write_idx
 from sphereface.data.formats.records import RecordSet
 from sphereface.data.formats.sets import Converted, convert, open_set
-from sphereface.data.formats.shards import ShardSet
+from sphereface.data.formats.webdataset import WebDataset
 from sphereface.data.formats.zips import ZipSet
 from sphereface.data.names import Names
 from sphereface.data.people import PeopleFolder
@@ -23,8 +23,8 @@ TARGETS = {
     "people": ("folder", PeopleFolder),
     "records": ("rec", RecordSet),
     "all.rec": ("rec", RecordSet),
-    "shards": ("tar", ShardSet),
-    "all.tar": ("tar", ShardSet),
+    "shards": ("tar", WebDataset),
+    "all.tar": ("tar", WebDataset),
     "all.zip": ("zip", ZipSet),
 }
 
@@ -80,7 +80,7 @@ def test_what_was_done_is_told_and_progress_is_heard(tmp_path, source):
     (source / "manifest.json").write_text("{}")
     (source / "Zoë" / "notes.txt").write_text("no image")
     heard = []
-    told = convert(source, tmp_path / "all.zip", to="zip", progress=heard.append)
+    told = convert(source, tmp_path / "all.zip", to="zip", progress=lambda count, _: heard.append(count))
     assert told == Converted(images=7, people=4, ignored=("Zoë/notes.txt",))
     assert heard == [1, 2, 3, 4, 5, 6, 7]
 
@@ -179,7 +179,7 @@ def test_a_conversion_that_fails_leaves_nothing_behind(tmp_path, source, name):
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_until_the_end_nothing_stands_under_the_final_name(tmp_path, source, name):
-    def look(done):
+    def look(_done, _total):
         seen.append([entry for entry in os.listdir(tmp_path) if not entry.startswith(".")])
 
     seen = []
@@ -188,7 +188,7 @@ def test_until_the_end_nothing_stands_under_the_final_name(tmp_path, source, nam
 
 
 def test_a_target_that_appears_meanwhile_is_kept(tmp_path, source):
-    def interfere(done):
+    def interfere(_done, _total):
         (tmp_path / "all.zip").write_text("precious")
 
     with pytest.raises(ValueError, match="is there already"):

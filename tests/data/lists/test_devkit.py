@@ -96,10 +96,12 @@ def test_features_come_back_from_a_matrix_for_each_image(tmp_path):
     listed = images("a/1.jpg", "a/2.jpg", "b/c/3.jpg")
     features = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
     done = []
-    spread_features(features, listed, tmp_path / "features", "_net.bin", progress=done.append)
+    spread_features(features, listed, tmp_path / "features", "_net.bin", progress=lambda count, _: done.append(count))
     assert (tmp_path / "features/b/c/3.jpg_net.bin").stat().st_size == 16 + 5 * 4
     order = [listed[2], listed[0]]
-    collect_features(order, tmp_path / "features", "_net.bin", tmp_path / "some.npy", progress=done.append)
+    collect_features(
+        order, tmp_path / "features", "_net.bin", tmp_path / "some.npy", progress=lambda count, _: done.append(count)
+    )
     found = np.load(tmp_path / "some.npy", mmap_mode="r")
     assert found.dtype == np.float32
     assert np.array_equal(found, features[[2, 0]])

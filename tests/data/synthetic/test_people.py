@@ -89,7 +89,7 @@ def test_what_is_written_is_what_is_drawn(tmp_path):
 
 
 def test_an_interrupted_write_leaves_no_half_person(tmp_path, monkeypatch):
-    def stop_after_three(done: int) -> None:
+    def stop_after_three(done: int, _total: int) -> None:
         if done == 4:
             raise KeyboardInterrupt
 

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from sphereface.arrays import unit_rows
 from sphereface.contract import Alignment, Card
 from sphereface.data.aligning.run import Job, align_folder
 from sphereface.data.lists.ijb import (
@@ -18,7 +19,7 @@ from sphereface.data.lists.ijb import (
     write_subjects,
     write_template_pairs,
 )
-from sphereface.data.manifest import Manifest, write_manifest
+from sphereface.data.manifest import SetManifest, write_manifest
 from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.data.synthetic.shapes import write_ijb
 from sphereface.embed.run import embed_set
@@ -28,7 +29,7 @@ from sphereface.evaluation.protocols.ijb import evaluate_ijb
 from sphereface.evaluation.rules.search import search_gallery
 from sphereface.evaluation.rules.template_pairs import HighestScores, verify_templates
 from sphereface.evaluation.rules.templates import pool_templates
-from sphereface.evaluation.streaming.scores import dots, unit_rows
+from sphereface.evaluation.streaming.scores import dots
 from sphereface.faces.warp import targets
 from sphereface.metrics import cmc, rates_over_people, tar_at_far, threshold_at_far
 from tests.evaluation.networks import tiles
@@ -37,15 +38,19 @@ PEOPLE, PHOTOS, TEMPLATES = 12, 6, 3  # each person has three templates of two p
 QUICK = {"rounds": 20}
 
 
+def unit32(rows):
+    return unit_rows(rows, dtype=np.float32)
+
+
 def score_matrix(a, b):
     """Every cosine, a row at a time."""
-    a, b = unit_rows(a), unit_rows(b)
+    a, b = unit32(a), unit32(b)
     return np.array([dots(np.broadcast_to(row, b.shape), b) for row in a])
 
 
 def coarse(rng, count, width=12):
     """Features of signs alone: few different scores, so that nearly everything ties."""
-    return unit_rows(np.sign(rng.normal(size=(count, width))))
+    return unit32(np.sign(rng.normal(size=(count, width))))
 
 
 # pooling
@@ -273,7 +278,7 @@ def whole(tmp_path_factory):
             (root / "people" / f"p{person:04d}" / f"{photo:04d}.png").rename(faces / f"{number}.png")
             members.append(Member(f"{number}.jpg", template, photo // 3))
             subjects[template] = 1000 + person
-    write_manifest(root / "faces", Manifest(made_by="a test"))
+    write_manifest(root / "faces", SetManifest(made_by="a test"))
     write_members(meta / "ijbc_face_tid_mid.txt", members)
     galleries = [template for template in subjects if (template - 100) % TEMPLATES == 0]
     for name, chosen in (("G1", galleries[::2]), ("G2", galleries[1::2])):
@@ -435,7 +440,7 @@ def test_unreadable_faces_fail_or_are_left_out(whole, embedder, tmp_path):
 
 def test_faces_aligned_otherwise_are_refused(whole, embedder, tmp_path):
     (tmp_path / "loose_crop").symlink_to(whole / "faces" / "loose_crop")
-    write_manifest(tmp_path, Manifest(made_by="a test", alignment=Alignment(template="matlab")))
+    write_manifest(tmp_path, SetManifest(made_by="a test", alignment=Alignment(template="matlab")))
     with pytest.raises(ContractMismatch, match="template matlab"):
         evaluate_ijb(embedder, whole / "meta", faces=tmp_path)
 
@@ -476,7 +481,7 @@ def test_a_gallery_of_strangers_only_is_refused(stored, meta):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"missing": "drop"}, "missing is 'drop'; choose one of fail, skip"),
+        ({"missing": "drop"}, "missing is 'drop'; choose 'fail' or 'skip'"),
         ({"repeats": "drop"}, "repeats is 'drop'; choose one of fail, keep"),
         ({"fars": [0]}, "wanted shares"),
         ({"ranks": [0]}, "ranks are"),

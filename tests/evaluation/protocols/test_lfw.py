@@ -12,14 +12,14 @@ from sphereface.contract import Alignment, Card
 from sphereface.data.formats.bins import PairSet, write_bin
 from sphereface.data.formats.sets import convert
 from sphereface.data.lists.pairs import Pair, bin_to_folder, pairs_to_bin, read_pairs, write_pairs
-from sphereface.data.manifest import Manifest, write_manifest
+from sphereface.data.manifest import SetManifest, write_manifest
 from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.embed.embedder import Embedder
 from sphereface.embed.ensemble import Ensemble, join_features
 from sphereface.embed.run import embed_set
 from sphereface.embed.store import FEATURES, open_features
 from sphereface.errors import ContractMismatch, DataFormatError, JobFailed, UnreadableImage
-from sphereface.evaluation import RULES, evaluate_bin, evaluate_lfw, verification_report, verify_folds, verify_held_out
+from sphereface.evaluation import RULES, evaluate_lfw, verification_report, verify_folds, verify_held_out
 from tests.evaluation import transcriptions
 from tests.evaluation.networks import tiles
 
@@ -220,7 +220,7 @@ def test_a_set_without_any_of_the_listed_faces_is_refused(root, embedder):
 
 
 def test_faces_made_for_another_model_are_refused(root, embedder):
-    write_manifest(root, Manifest(alignment=Alignment(template="matlab"), made_by="a test"))
+    write_manifest(root, SetManifest(alignment=Alignment(template="matlab"), made_by="a test"))
     with pytest.raises(ContractMismatch, match="aligned to template matlab"):
         evaluate_lfw(embedder, root)
 
@@ -280,7 +280,7 @@ def test_features_that_are_not_numbers_are_refused_by_name(whole):
     ("options", "message"),
     [
         ({"rule": "mine"}, "unknown rule 'mine'; choose one of authors"),
-        ({"missing": "centre"}, "missing is 'centre'; choose one of fail, skip"),
+        ({"missing": "centre"}, "missing is 'centre'; choose 'fail' or 'skip'"),
         ({"view": 3}, "view is 3"),
         ({"fars": [0.0]}, "wanted shares"),
     ],
@@ -302,7 +302,7 @@ def bin_set(whole, tmp_path):
 
 
 def test_a_bin_gives_what_its_folder_gives(whole, embedder, bin_set):
-    from_bin = evaluate_bin(embedder, bin_set, all_rules=True)
+    from_bin = evaluate_lfw(embedder, bin_set, all_rules=True)
     from_folder = evaluate_lfw(embedder, whole, all_rules=True, **QUICK)
     for rule in RULES:
         assert from_bin.reports[rule].accuracies == from_folder.reports[rule].accuracies
@@ -321,7 +321,7 @@ def test_folds_of_a_bin_are_insightfaces_also_where_ten_do_not_divide_them(whole
     write_bin(tmp_path / "odd.bin", PairSet(tuple(images), tuple(same[:37].tolist())))
     both = np.stack(sides(embedder, whole, pairs[:37]), axis=1).reshape(74, 252)
     accuracies, _ = transcriptions.insightface(both[:, :126], both[:, 126:], same[:37], 10)
-    result = evaluate_bin(embedder, tmp_path / "odd.bin", rule="insightface")
+    result = evaluate_lfw(embedder, tmp_path / "odd.bin", rule="insightface")
     np.testing.assert_allclose(result.report.accuracies, accuracies)
 
 
@@ -330,7 +330,7 @@ def test_a_bin_unpacked_to_a_folder_gives_what_the_bin_gives_where_ten_do_not_di
     images = [(whole / path.replace(".jpg", ".png")).read_bytes() for pair in pairs[:23] for path in pair]
     write_bin(tmp_path / "odd.bin", PairSet(tuple(images), tuple(same[:23].tolist())))
     bin_to_folder(tmp_path / "odd.bin", tmp_path / "odd")
-    from_bin = evaluate_bin(embedder, tmp_path / "odd.bin", all_rules=True)
+    from_bin = evaluate_lfw(embedder, tmp_path / "odd.bin", all_rules=True)
     from_folder = evaluate_lfw(embedder, tmp_path / "odd", all_rules=True, **QUICK)
     for rule in RULES:
         assert from_bin.reports[rule].accuracies == from_folder.reports[rule].accuracies
@@ -343,16 +343,16 @@ def test_a_bin_with_a_broken_image_an_empty_one_and_photos(whole, embedder, tmp_
     images[9] = b"broken"
     write_bin(tmp_path / "a.bin", PairSet(tuple(images), tuple(same.tolist())))
     with pytest.raises(UnreadableImage, match=r"a\.bin: image 9"):
-        evaluate_bin(embedder, tmp_path / "a.bin")
-    result = evaluate_bin(embedder, tmp_path / "a.bin", missing="skip")
+        evaluate_lfw(embedder, tmp_path / "a.bin")
+    result = evaluate_lfw(embedder, tmp_path / "a.bin", missing="skip")
     assert (result.scored, result.listed, list(result.missing)) == (39, 40, ["a.bin: image 9"])
     write_bin(tmp_path / "a.bin", PairSet((), ()))
     with pytest.raises(DataFormatError, match="no pair in it"):
-        evaluate_bin(embedder, tmp_path / "a.bin")
+        evaluate_lfw(embedder, tmp_path / "a.bin")
     photo = cv2.imencode(".png", np.zeros((250, 250, 3), np.uint8))[1].tobytes()
     write_bin(tmp_path / "a.bin", PairSet((photo,) * 2, (True,)))
     with pytest.raises(ContractMismatch, match="data align"):
-        evaluate_bin(embedder, tmp_path / "a.bin")
+        evaluate_lfw(embedder, tmp_path / "a.bin")
 
 
 def test_the_result_is_one_json_object_and_names_its_rules(whole, embedder):
@@ -424,12 +424,12 @@ def test_faces_that_could_not_be_read_when_they_were_embedded_are_missing_for_th
 
 def test_stored_features_of_another_alignment_or_with_nan_or_of_a_bin_are_refused(root, stored, bin_set, tmp_path):
     features = open_features(stored)
-    write_manifest(root, Manifest(alignment=Alignment(template="matlab"), made_by="a test"))
+    write_manifest(root, SetManifest(alignment=Alignment(template="matlab"), made_by="a test"))
     with pytest.raises(ContractMismatch, match="aligned to template matlab, crop 112x96; the features are of template"):
         evaluate_lfw(features, root)
     with pytest.raises(ValueError, match="neither a set nor a list is named"):
         evaluate_lfw(features)
-    for evaluate in (evaluate_lfw, evaluate_bin):
+    for evaluate in (evaluate_lfw,):
         with pytest.raises(ValueError, match="names no images that features could be found by"):
             evaluate(features, bin_set)
     content = bytearray((stored / FEATURES).read_bytes())

@@ -2,24 +2,29 @@
 
 import json
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import pytest
 
+from sphereface.arrays import unit_rows
 from sphereface.data.lists.megaface import MegaFaceImage, write_megaface
 from sphereface.errors import DataFormatError
 from sphereface.evaluation.protocols.megaface import evaluate_megaface, protocol_of, usual_sizes
 from sphereface.evaluation.protocols.megaface_files import load_megaface
 from sphereface.evaluation.streaming.highest_pairs import HighestPairs
-from sphereface.evaluation.streaming.scores import Scores, dots, map_features, unit_rows
+from sphereface.evaluation.streaming.scores import StreamedScores, dots, map_features
 from sphereface.metrics import mate_ranks, roc, tar_at_far, threshold_at_far
 from sphereface.metrics.upper_tail import UpperTail
 
 
+def unit32(rows):
+    return unit_rows(rows, dtype=np.float32)
+
+
 def score_matrix(probes, others):
     """Every cosine, a row at a time."""
-    a, b = unit_rows(probes), unit_rows(others)
+    a, b = unit32(probes), unit32(others)
     return np.array([dots(np.broadcast_to(row, b.shape), b) for row in a])
 
 
@@ -180,7 +185,7 @@ def test_the_highest_pairs_of_a_stream_are_those_of_a_sort_however_often_some_ar
     rng = np.random.default_rng(9)
     probes, others = np.sign(rng.normal(size=(2, 60, 40, 7))) if ties else rng.normal(size=(2, 60, 40, 7))
     probes, others = probes.reshape(-1, 7)[:50], others.reshape(-1, 7)
-    scores = Scores(probes, others, block=100)
+    scores = StreamedScores(probes, others, block=100)
     found = HighestPairs(120, error=scores.error, exact=scores.exact, room=256)
     for first, piece in scores.blocks([len(others)]):
         rows, columns = np.nonzero(piece >= found.cut)
@@ -204,8 +209,8 @@ def test_the_block_changes_no_bit(small):
 
 
 def test_how_much_is_looked_at_at_once_changes_no_bit(small):
-    whole = Scores(small.probes, small.distractors, block=333)
-    parts = Scores(small.probes, small.distractors, block=333, view=30 * 17, products=8 * 5)
+    whole = StreamedScores(small.probes, small.distractors, block=333)
+    parts = StreamedScores(small.probes, small.distractors, block=333, view=30 * 17, products=8 * 5)
     stops = [10, 500, 700]
     pieces = [(first, piece.copy()) for first, piece in parts.blocks(stops)]
     assert max(piece.shape[1] for _, piece in pieces) == 17
@@ -290,7 +295,7 @@ def test_a_matrix_product_stays_within_the_error_that_is_allowed_for():
     rng = np.random.default_rng(5)
     for features in (1, 3, 1024):
         aligned = np.abs(rng.normal(size=(20, features)))  # all products of one sign: as large a sum as there is
-        scores = Scores(aligned, np.abs(rng.normal(size=(150, features))), block=50)
+        scores = StreamedScores(aligned, np.abs(rng.normal(size=(150, features))), block=50)
         off = 0.0
         for first, piece in scores.blocks([150]):
             rows, columns = np.divmod(np.arange(piece.size), piece.shape[1])
@@ -302,10 +307,10 @@ def test_scores_depend_on_two_rows_alone():
     rng = np.random.default_rng(7)
     for features in (1, 7, 130, 1024):
         rows = rng.normal(size=(50, features)).astype(np.float32)
-        whole = dots(unit_rows(rows), unit_rows(rows[::-1]))
-        assert np.array_equal(whole, dots(unit_rows(rows[::-1]), unit_rows(rows)))
+        whole = dots(unit32(rows), unit32(rows[::-1]))
+        assert np.array_equal(whole, dots(unit32(rows[::-1]), unit32(rows)))
         for place in range(50):
-            alone = unit_rows(rows[place : place + 1]), unit_rows(rows[49 - place : 50 - place])
+            alone = unit32(rows[place : place + 1]), unit32(rows[49 - place : 50 - place])
             assert dots(*alone)[0] == whole[place]
 
 
@@ -423,12 +428,16 @@ def test_a_list_of_noise_about_other_images_is_refused_with_a_name_and_a_path(fo
         load(folder, probe_noise=None, distractor_noise=folder / "empty.txt")
 
 
+def note(heard, done, total):
+    heard.append((done, total))
+
+
 def test_progress_ends_where_it_was_said_to(folder):
     listed = load(folder, size_lists={50: folder / "distractors.json_50_1"})
     for found, sizes, last in ((load(folder), (), 700), (load(folder), (30, 20), 30), (listed, (), 687)):
         heard = []
-        found.evaluate(**{"sizes": sizes} if sizes else {}, far=0.1, progress=heard.append)
-        assert heard[-1] == found.passed(sizes) == last
+        found.evaluate(**{"sizes": sizes} if sizes else {}, far=0.1, progress=partial(note, heard))
+        assert heard[-1] == (last, last)
 
 
 def test_features_are_mapped_and_never_read_at_once(folder):

@@ -9,7 +9,7 @@ import pytest
 
 from sphereface.contract import Alignment, Card
 from sphereface.data.lists.videos import VideoPair, write_video_pairs
-from sphereface.data.manifest import Manifest, write_manifest
+from sphereface.data.manifest import SetManifest, write_manifest
 from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.data.synthetic.shapes import write_shape
 from sphereface.embed.embedder import Embedder
@@ -286,7 +286,7 @@ def test_videos_listed_twice_with_themselves_or_in_one_split_are_refused(whole, 
 
 
 def test_faces_made_for_another_model_are_refused(root, embedder):
-    write_manifest(root, Manifest(alignment=Alignment(template="matlab"), made_by="a test"))
+    write_manifest(root, SetManifest(alignment=Alignment(template="matlab"), made_by="a test"))
     with pytest.raises(ContractMismatch, match="aligned to template matlab"):
         evaluate_ytf(embedder, root)
 

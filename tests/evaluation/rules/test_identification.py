@@ -157,7 +157,7 @@ def test_what_cannot_be_done_is_refused(options, said):
 def test_features_that_are_no_numbers_are_refused():
     features, people = np.eye(4)[[0, 0, 1, 1]], np.array([0, 0, 1, 1])
     features[1, 0] = np.nan
-    with pytest.raises(ValueError, match="wanted finite numbers"):
+    with pytest.raises(ValueError, match="row 1 has a number that is not finite"):
         identify(features, people, rounds=5)
 
 

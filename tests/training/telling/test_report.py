@@ -7,7 +7,7 @@ import pytest
 
 from sphereface.training.telling.log import RunLog, read_log
 from sphereface.training.telling.report import make_report, seconds_running, smooth, thinned, write_report
-from sphereface.training.validation import Hardest, Scores
+from sphereface.training.validation import Hardest, ValidationScores
 from tests.reports.browser import complaints, needs_chromium
 from tests.reports.pages import cells
 
@@ -18,7 +18,7 @@ LONG = "/" + "/".join(["a_very_long_folder_name_without_any_space"] * 8)
 def scores(seed=0):
     rng = np.random.default_rng(seed)
     same, different = rng.normal(0.6, 0.2, 300).clip(-1, 1), rng.normal(0.1, 0.2, 300).clip(-1, 1)
-    return Scores(0.91, "authors", {0.1: 0.95, 0.01: 0.7}, 0.97, 0.4, 0.35, same, different)
+    return ValidationScores(0.91, "authors", {0.1: 0.95, 0.01: 0.7}, 0.97, 0.4, 0.35, same, different)
 
 
 def faces():

@@ -67,7 +67,7 @@ def folder(
             fars=fars or FARS, gallery_photos=gallery_photos, fpirs=fpirs or FPIRS, ranks=ranks, splits=splits,
             hardest=hardest_pairs, groups=groups, far=far, threshold=threshold, aligned=aligned, small=small,
             missing=missing, rounds=rounds,
-            progress=begin.growing("reading features" if features else "embedding faces"),
+            progress=begin("reading features" if features else "embedding faces"),
         )  # fmt: skip
     text = result.table()
     if hardest is not None and faces is not None:

@@ -55,7 +55,7 @@ def ijb(
             source, meta, name, faces=faces, missing=missing, repeats=repeats,
             score_weights=score_weights, unit_length=unit_length, fars=fars or FARS, fpirs=fpirs or FPIRS,
             ranks=ranks or RANKS, rounds=rounds, seed=seed,
-            progress=begin.growing("reading features" if features else "embedding faces"),
+            progress=begin("reading features" if features else "embedding faces"),
         )  # fmt: skip
     title = f"Templates: {result.name}"
     tell(context, result, result.as_dict(), result.table(), title=title, out=out, as_json=as_json)

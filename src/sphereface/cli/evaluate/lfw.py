@@ -62,12 +62,12 @@ def lfw(
         if groups is not None:  # first: whatever does not fit the table is said before the long part
             report = evaluate_groups(
                 source, faces, groups, far=far, threshold=threshold, aligned=aligned, small=small,
-                missing=missing, rounds=rounds, seed=seed, progress=begin.growing(f"{verb} for groups"),
+                missing=missing, rounds=rounds, seed=seed, progress=begin(f"{verb} for groups"),
             )  # fmt: skip
         result = evaluate_lfw(
             source, faces, None if not pairs else pairs[0] if len(pairs) == 1 else (pairs[0], pairs[1]),
             view=1 if view == 1 else 2, rule=rule, all_rules=all_rules, missing=missing,
-            fars=fars or FARS, rounds=rounds, seed=seed, progress=begin.growing(verb),
+            fars=fars or FARS, rounds=rounds, seed=seed, progress=begin(verb),
         )  # fmt: skip
     told = {**result.as_dict(), "groups": None if report is None else report.as_dict()}
     text = result.table() + ("" if report is None else f"\n\n{report.table()}")

@@ -80,7 +80,7 @@ def megaface(
     with bars() as begin, naming(probe=probe_features, distractor=distractor_features):
         result = found.evaluate(
             **asked, ranks=ranks, far=up_to_far, protocol=called, probe_set=probes, block=block,
-            progress=begin("comparing with distractors", found.passed(sizes or ())),
+            progress=begin("comparing with distractors"),
         )  # fmt: skip
     told, text = result.summary(), table(result)
     if out is not None:

@@ -18,7 +18,7 @@ WANTED = "a .safetensors of ours, or any .onnx with a card"
 def load_models(
     models: Sequence[Path] | None,
     engine: Engine,
-    rule: FeatureRule | None,
+    feature_rule: FeatureRule | None,
     device: str,
     threads: int | None,
 ) -> "Embedder":
@@ -32,15 +32,15 @@ def load_models(
     if absent:
         raise UserError(f"{', '.join(absent)}: no such model; wanted {WANTED}")
     if len(models) == 1:
-        return Embedder.load(models[0], engine, threads=threads, device=device, rule=rule)
-    return Ensemble.load(list(models), engine, threads=threads, device=device, rule=rule)
+        return Embedder.load(models[0], engine, threads=threads, device=device, feature_rule=feature_rule)
+    return Ensemble.load(list(models), engine, threads=threads, device=device, feature_rule=feature_rule)
 
 
 def load_source(
     models: Sequence[Path] | None,
     folders: Sequence[Path] | None,
     engine: Engine,
-    rule: FeatureRule | None,
+    feature_rule: FeatureRule | None,
     device: str,
     threads: int | None,
 ) -> "Embedder | FeatureStore":
@@ -49,9 +49,9 @@ def load_source(
         came = "--model and --features are both given" if models else "neither --model nor --features is given"
         raise UserError(f"{came}; wanted --model FILE, {WANTED}, or --features FOLDER, which sphereface embed wrote")
     if not folders:
-        return load_models(models, engine, rule, device, threads)
-    if rule is not None:
-        raise UserError(f"--feature-rule {rule} with --features, which have theirs; embed again with --rule")
+        return load_models(models, engine, feature_rule, device, threads)
+    if feature_rule is not None:
+        raise UserError(f"--feature-rule {feature_rule} with --features, which have theirs; embed again with it")
     from sphereface.evaluation.sources import open_stored
 
     return open_stored(folders)

@@ -51,7 +51,7 @@ def ytf(
         result = evaluate_ytf(
             source, faces, splits, frames=frames, policy=policy, rule=rule, all_rules=all_rules,
             missing=missing, fars=fars or FARS, rounds=rounds, seed=seed, scratch=scratch,
-            progress=begin.growing("reading features" if features else "embedding frames"),
+            progress=begin("reading features" if features else "embedding frames"),
         )  # fmt: skip
     title = f"Videos: {result.data}"
     tell(context, result, result.as_dict(), result.table(), title=title, out=out, as_json=as_json)

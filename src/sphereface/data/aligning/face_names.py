@@ -4,7 +4,6 @@ The first face of `a/b.png` is `a/b.jpg`, the second `a/b-2.jpg`. Only where tha
 or too long for a file system, another one is taken.
 """
 
-import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +12,8 @@ from pathlib import PurePosixPath
 from posixpath import dirname, splitext
 from typing import NamedTuple
 from unicodedata import normalize
+
+from sphereface.hashes import sha256_of
 
 LONGEST = 255  # bytes of a file's name on common file systems
 FURTHER = len("-face123456")  # what a further face adds to it at most
@@ -126,6 +127,6 @@ def _fitting(path: str, ending: str, room: int = 0) -> str:
     coded = name.encode("utf-8", "surrogateescape")
     most = LONGEST - len(ending) - room
     if len(coded) > most:
-        mark = f"~{hashlib.sha256(path.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"
+        mark = f"~{sha256_of(path.encode('utf-8', 'surrogateescape'))[:12]}"
         name = coded[: most - len(mark)].decode("utf-8", "ignore") + mark
     return f"{folder}{slash}{name}{ending}"

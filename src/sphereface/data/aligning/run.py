@@ -6,37 +6,38 @@ whole journals only, and the next one goes on with the first chunk that has no j
 face is decided at the end, from the journals: another policy needs no new detection.
 """
 
-import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from sphereface import __version__
+from sphereface.arrays import Float64, Image
 from sphereface.choices import ImageFormat, Misses, WhichFace
 from sphereface.contract import Alignment, Record
 from sphereface.data.aligning.face_names import FaceNames, face_names
 from sphereface.data.files.workers import mapping
 from sphereface.data.lists.landmarks import read_landmarks, write_landmarks
-from sphereface.data.manifest import Manifest, read_manifest, require_photos, write_manifest
+from sphereface.data.manifest import SetManifest, read_manifest, require_photos, write_manifest
 from sphereface.data.names import checked
 from sphereface.data.people import find_images
 from sphereface.errors import DataFormatError, JobFailed, UnreadableImage, UserError
 from sphereface.faces.detections import Detections, choose
 from sphereface.faces.detector import Detector
-from sphereface.faces.images import JPEG_QUALITY, Image, decode, encode_jpeg, encode_png, inspect, read_bytes
+from sphereface.faces.images import JPEG_QUALITY, decode, encode_jpeg, encode_png, inspect, read_bytes
 from sphereface.faces.warp import align, centre_crop, targets
+from sphereface.hashes import sha256_of
+from sphereface.progress import Progress, silent
 
 CHUNK = 32  # photos; fixed, so that neither the number of workers nor a restart changes a bit
 PIXELS = 64_000_000  # decoded at a time
-JOURNAL = ".align"  # a folder in the target while a run is unfinished
+JOURNAL = ".align"  # a folder in `out` while a run is unfinished
 REPORT, LANDMARKS = "report.json", "landmarks.txt"
 
 Points = Sequence[tuple[float, float]]  # of a face
@@ -46,8 +47,8 @@ Points = Sequence[tuple[float, float]]  # of a face
 class Job:
     """What determines the faces that come out; a run can be taken up again by an equal job only."""
 
-    source: Path
-    target: Path
+    photos: Path
+    out: Path
     detector: str = "mtcnn"
     preset: str = "paper"
     model: Path | None = None
@@ -74,11 +75,11 @@ class Job:
 
     def digest(self, photos: Sequence[str]) -> str:
         """A hash of the choices and of the photos, by name, size and time."""
-        files = [(path, *_state(self.source / path)) for path in photos]
+        files = [(path, *_state(self.photos / path)) for path in photos]
         given = [_state(path) for path in (self.model, self.landmarks) if path]
-        known = {**asdict(self), "source": str(self.source.resolve()), "target": ""}
+        known = {**asdict(self), "photos": str(self.photos.resolve()), "out": ""}
         text = json.dumps([CHUNK, __version__, known, files, given], default=str)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return sha256_of(text)
 
 
 @dataclass(frozen=True)
@@ -110,18 +111,20 @@ def align_folder(
     *,
     misses: Misses = "skip",
     workers: int = 1,
-    progress: Callable[[int, int], None] = lambda _done, _all: None,
+    progress: Progress = silent,
 ) -> AlignReport:
     """Make the faces of a folder; `progress` hears how many photos of how many are done.
 
-    The target holds the source's tree, `landmarks.txt`, `report.json`, and at last `manifest.json`.
+    `out` holds the photos' tree, `landmarks.txt`, `report.json`, and at last `manifest.json`.
     """
     targets(job.template, job.crop)  # unknown names are errors before any work
     photos, ignored = _list(job)
     digest = job.digest(photos)
+    if job.landmarks is None:
+        _detector(job.detector, job.preset, job.model)  # one that cannot be had is an error before the folder is taken
     if _claim(job, digest):
         progress(len(photos), len(photos))
-        return AlignReport.model_validate_json((job.target / REPORT).read_bytes())
+        return AlignReport.model_validate_json((job.out / REPORT).read_bytes())
     names = face_names(photos, job.format)
     chunks = [
         Chunk(job, number, {path: names[path] for path in photos[start : start + CHUNK]})
@@ -139,36 +142,36 @@ def align_folder(
 
 
 def _list(job: Job) -> tuple[list[str], list[str]]:
-    source, target = job.source.resolve(), job.target.resolve()
-    if source == target or source in target.parents or target in source.parents:
-        raise UserError(f"source {job.source} and target {job.target} lie in each other; choose a target beside it")
-    require_photos(job.source)
-    photos, ignored = find_images(job.source)
+    here, there = job.photos.resolve(), job.out.resolve()
+    if here == there or here in there.parents or there in here.parents:
+        raise UserError(f"photos {job.photos} and faces {job.out} lie in each other; choose a folder beside it")
+    require_photos(job.photos)
+    photos, ignored = find_images(job.photos)
     if not photos:
-        raise DataFormatError(f"{job.source}: no photo below it; wanted .jpg, .png, .webp, .bmp or .tif files")
+        raise DataFormatError(f"{job.photos}: no photo below it; wanted .jpg, .png, .webp, .bmp or .tif files")
     strangers = sorted(set(_given(job.landmarks)) - set(photos)) if job.landmarks else []
     if strangers:
         raise DataFormatError(
-            f"{job.landmarks}: {len(strangers):,} of its lines name no photo below {job.source}, such as {strangers[0]}"
+            f"{job.landmarks}: {len(strangers):,} of its lines name no photo below {job.photos}, such as {strangers[0]}"
         )
     return photos, ignored
 
 
 def _claim(job: Job, digest: str) -> bool:
-    """Take the target for this job, or refuse one that holds something else; True if all is done already."""
-    signature = job.target / JOURNAL / "job"
+    """Take the folder for this job, or refuse one that holds something else; True if all is done already."""
+    signature = job.out / JOURNAL / "job"
     if signature.is_file():
         if signature.read_text() != digest:
             raise UserError(
-                f"{job.target} holds an unfinished run with other choices, other photos or another version; "
+                f"{job.out} holds an unfinished run with other choices, other photos or another version; "
                 "finish that one, or choose a new folder"
             )
         return False
-    if job.target.exists() and any(path.name != JOURNAL for path in job.target.iterdir()):
-        manifest = read_manifest(job.target)
+    if job.out.exists() and any(path.name != JOURNAL for path in job.out.iterdir()):
+        manifest = read_manifest(job.out)
         if manifest is not None and manifest.settings.get("job") == digest:
             return True
-        raise UserError(f"{job.target} holds something else; choose a new or empty folder")
+        raise UserError(f"{job.out} holds something else; choose a new or empty folder")
     signature.parent.mkdir(parents=True, exist_ok=True)
     part = signature.with_suffix(".part")
     part.write_text(digest)
@@ -186,12 +189,12 @@ class Chunk(NamedTuple):
     @property
     def journal(self) -> Path:
         """The file that says what became of them."""
-        return self.job.target / JOURNAL / f"{self.number:08d}.json"
+        return self.job.out / JOURNAL / f"{self.number:08d}.json"
 
     def write(self, path: Path, data: bytes) -> None:
         """Put bytes under a name, whole or not at all; the hidden name is the chunk's own, so no two writers meet."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.job.target / JOURNAL / f"{self.number}.part"
+        part = self.job.out / JOURNAL / f"{self.number}.part"
         part.write_bytes(data)
         part.replace(path)
 
@@ -212,7 +215,7 @@ def _decoded(chunk: Chunk, outcomes: list[Outcome]) -> Iterator[dict[str, Image]
     pixels = 0
     for path in chunk.names:
         try:
-            data = read_bytes(chunk.job.source / path)
+            data = read_bytes(chunk.job.photos / path)
             header = inspect(data, source=path)
             if photos and pixels + header.width * header.height > PIXELS:
                 yield photos
@@ -231,7 +234,7 @@ def _find(job: Job, photos: dict[str, Image]) -> list[Detections]:
     return [_listed(given[path]) if path in given else Detections.none() for path in photos]
 
 
-def _listed(points: NDArray[np.float64]) -> Detections:
+def _listed(points: Float64) -> Detections:
     """Given landmarks (N, 5, 2) as if a detector had found them."""
     boxes = np.concatenate([points.min(axis=1), points.max(axis=1)], axis=1)
     return Detections(boxes.astype(np.float32), np.ones(len(points), np.float32), points.astype(np.float32))
@@ -244,7 +247,7 @@ def _write_faces(chunk: Chunk, path: str, photo: Image, found: Detections) -> Ou
             face = align(photo, points, job.template, job.crop, antialias=job.antialias)
         except UserError as error:
             raise UserError(_shown(path), ": ", *error.parts) from error
-        chunk.write(job.target / chunk.names[path].of(number), job.encode(face))
+        chunk.write(job.out / chunk.names[path].of(number), job.encode(face))
     return Outcome(path, len(found), kept.tolist())
 
 
@@ -258,8 +261,8 @@ def _finish(
     points = {outcome.path: outcome.landmarks for outcome in outcomes if outcome.found}
     centre = none if misses == "centre" else []
     for path in centre:
-        face = centre_crop(decode(read_bytes(job.source / path), source=path), job.crop)
-        last.write(job.target / names[path].first, job.encode(face))
+        face = centre_crop(decode(read_bytes(job.photos / path), source=path), job.crop)
+        last.write(job.out / names[path].first, job.encode(face))
     report = AlignReport(
         photos=len(outcomes),
         found=sum(outcome.found > 0 for outcome in outcomes),
@@ -271,20 +274,20 @@ def _finish(
         ignored=tuple(map(_shown, ignored)),
         unlisted={_shown(path): list(faces) for path, faces in points.items() if not _listable(path)},
     )
-    last.write(job.target / REPORT, report.model_dump_json(indent=2).encode() + b"\n")
+    last.write(job.out / REPORT, report.model_dump_json(indent=2).encode() + b"\n")
     if misses == "fail" and (none or unreadable):
         example = [*report.none, *unreadable][0]
         raise JobFailed(
             f"{len(none):,} photos without a face and {len(unreadable):,} unreadable, such as {example}; all are "
-            f"listed in {job.target / REPORT}; --misses skip or --misses centre goes on from here"
+            f"listed in {job.out / REPORT}; --misses skip or --misses centre goes on from here"
         )
     listed = {path: np.array(faces) for path, faces in points.items() if _listable(path)}
-    write_landmarks(job.target / LANDMARKS, listed)
+    write_landmarks(job.out / LANDMARKS, listed)
     made = Alignment.model_validate({"template": job.template, "crop": job.crop})
     settings = {**job.settings(), "misses": misses, "job": digest}
-    manifest = Manifest(alignment=made, made_by=f"sphereface {__version__} data align", settings=settings)
-    write_manifest(job.target, manifest)
-    shutil.rmtree(job.target / JOURNAL)
+    manifest = SetManifest(alignment=made, made_by=f"sphereface {__version__} data align", settings=settings)
+    write_manifest(job.out, manifest)
+    shutil.rmtree(job.out / JOURNAL)
     return report
 
 
@@ -316,5 +319,5 @@ def _detector(name: str, preset: str, model: Path | None) -> Detector:
 
 
 @lru_cache(maxsize=2)
-def _given(path: Path) -> dict[str, NDArray[np.float64]]:
+def _given(path: Path) -> dict[str, Float64]:
     return read_landmarks(path)

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -20,12 +20,6 @@ if sys.platform != "win32":
     import fcntl
 
 PUBLIC, PRIVATE = 0o666, 0o600
-
-Progress = Callable[[int], None]
-
-
-def silent(_: int) -> None:
-    """Progress that nobody watches."""
 
 
 @contextmanager

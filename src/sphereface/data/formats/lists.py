@@ -6,11 +6,12 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from sphereface.data.files.lines import Line, label_of, read_lines
-from sphereface.data.files.writing import Progress, silent, whole_file
+from sphereface.data.files.writing import whole_file
 from sphereface.data.names import LABELS, checked, people_by_folder
 from sphereface.data.people import FaceSet
 from sphereface.errors import DataFormatError
 from sphereface.faces.images import read_bytes
+from sphereface.progress import Progress, silent
 
 
 class ListSet:
@@ -62,4 +63,4 @@ def write_list(path: Path, faces: FaceSet, *, progress: Progress = silent) -> No
             if name != name.strip():
                 raise DataFormatError(f"{path}: the name {name!r}; a list of lines cannot hold a space at its ends")
             file.write(f"{name} {label}\n".encode())
-            progress(index + 1)
+            progress(index + 1, len(faces.paths))

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from sphereface.arrays import UInt8
 from sphereface.data.files.writing import whole_file
 from sphereface.data.names import numbers
 from sphereface.errors import DataFormatError, UserError
@@ -31,7 +32,7 @@ class MnistSet:
         images = find_images(path) if path.is_dir() else path
         if images is None or IMAGES not in images.name:
             raise DataFormatError(f"{path}: no MNIST images; wanted train-{IMAGES}, plain or with .gz")
-        self.images: NDArray[np.uint8] = read_idx(images)
+        self.images: UInt8 = read_idx(images)
         digits = read_idx(_beside(images))
         if self.images.ndim != 3 or self.images.dtype != np.uint8 or 0 in self.images.shape:
             raise DataFormatError(f"{images}: {self.images.dtype} {self.images.shape}; wanted images, uint8 (N, H, W)")

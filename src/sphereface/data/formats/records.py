@@ -13,19 +13,17 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Int64
 from sphereface.data.files.handles import ByteFile
 from sphereface.data.files.lines import Line, read_lines, whole_number
-from sphereface.data.files.writing import Progress, silent
 from sphereface.data.formats.recordio import Entry, pack_entry, pack_record, read_entry, read_head, scan
 from sphereface.data.names import IMAGE_ENDINGS, LABELS, Names, checked, numbers, people_by_folder, placed, suffix_of
 from sphereface.data.people import FaceSet
 from sphereface.data.reading import read_image
 from sphereface.errors import DataFormatError
 from sphereface.faces.images import inspect
-
-Numbers = NDArray[np.int64]
+from sphereface.progress import Progress, silent
 
 _ENDINGS = ("", *IMAGE_ENDINGS)
 _LABEL = re.compile(r"([0-9]{1,8})(\.0*)?")  # im2rec writes 3.000000
@@ -84,10 +82,10 @@ class _Places(NamedTuple):
     """Where the records are: their numbers, in order, and their offsets."""
 
     file: ByteFile
-    numbers: Numbers
-    offsets: Numbers
+    numbers: Int64
+    offsets: Int64
 
-    def of(self, wanted: Numbers) -> Numbers:
+    def of(self, wanted: Int64) -> Int64:
         """The offsets of some records, all of which must be there."""
         found = np.searchsorted(self.numbers, wanted)
         missing = self.numbers[np.minimum(found, len(self.numbers) - 1)] != wanted
@@ -120,7 +118,7 @@ def _read_index(file: ByteFile) -> _Places:
     return _Places(file, found, offsets)
 
 
-def _parse_index(path: Path) -> tuple[Numbers, Numbers]:
+def _parse_index(path: Path) -> tuple[Int64, Int64]:
     values = array("q")
     for line in read_lines(path):
         fields = [whole_number(field) for field in line.text.split("\t")]
@@ -131,7 +129,7 @@ def _parse_index(path: Path) -> tuple[Numbers, Numbers]:
     return table[:, 0], table[:, 1]
 
 
-def _read_list(path: Path) -> tuple[Numbers, Numbers, list[str]] | None:
+def _read_list(path: Path) -> tuple[Int64, Int64, list[str]] | None:
     """Numbers, labels and paths; None without a list, or with one of InsightFace's own, whose columns are others."""
     if not path.exists():
         return None
@@ -158,7 +156,7 @@ def _parse_row(line: Line) -> tuple[int, int, str] | None:
     return number, int(label[1]), checked(fields[-1], line)
 
 
-def _check_list(file: ByteFile, places: _Places, listed: Numbers) -> None:
+def _check_list(file: ByteFile, places: _Places, listed: Int64) -> None:
     images = _image_numbers(file, places)
     if not np.array_equal(np.sort(listed), images):
         raise DataFormatError(
@@ -167,7 +165,7 @@ def _check_list(file: ByteFile, places: _Places, listed: Numbers) -> None:
         )
 
 
-def _labels(file: ByteFile, places: _Places) -> tuple[Numbers, Numbers]:
+def _labels(file: ByteFile, places: _Places) -> tuple[Int64, Int64]:
     """The numbers of the images and whose they are, from the records alone."""
     people = _people_records(file, places)
     if people and people[1] <= LABELS:
@@ -188,7 +186,7 @@ def _people_records(file: ByteFile, places: _Places) -> tuple[int, int] | None:
     return _range(head, file, 0) if head.is_about_the_set else None
 
 
-def _image_numbers(file: ByteFile, places: _Places) -> Numbers:
+def _image_numbers(file: ByteFile, places: _Places) -> Int64:
     people = _people_records(file, places)
     if people is None:
         return places.numbers
@@ -203,7 +201,7 @@ def _image_numbers(file: ByteFile, places: _Places) -> Numbers:
     return np.arange(1, people[0], dtype=np.int64)
 
 
-def _labels_by_person(file: ByteFile, places: _Places, people: tuple[int, int]) -> Numbers:
+def _labels_by_person(file: ByteFile, places: _Places, people: tuple[int, int]) -> Int64:
     """Each image's label, read from the first image of each person's range: of a large file, only a small part."""
     first, end = people
     labels = np.full(first - 1, -1, dtype=np.int64)
@@ -237,7 +235,7 @@ def _label(entry: Entry, file: ByteFile, number: int) -> int:
     return int(label)
 
 
-def _count_people(path: Path, labels: Numbers) -> int:
+def _count_people(path: Path, labels: Int64) -> int:
     """The number of people that the file `property` names, or as many as the labels need."""
     needed = int(labels.max()) + 1
     if not path.exists():
@@ -278,7 +276,7 @@ def write_records(path: Path, faces: FaceSet, *, progress: Progress = silent) ->
             name = checked(placed(faces.people[label], faces.paths[at]), path)
             names.write(f"{writer.number}\t{label}\t{name}\n".encode())
             writer.add(label, read_image(faces, at))
-            progress(at + 1)
+            progress(at + 1, len(faces.paths))
         for start, stop in pairwise(edges) if in_rows else ():
             writer.add((start + 1, stop + 1), b"")
 

@@ -17,11 +17,11 @@ from typing import get_args
 import numpy as np
 
 from sphereface.choices import SetFormat
-from sphereface.data.files.writing import Progress, flush, new_files, new_folder, silent
+from sphereface.data.files.writing import flush, new_files, new_folder
 from sphereface.data.formats.lists import ListSet, write_list
 from sphereface.data.formats.mnist import IMAGES, MnistSet, find_images
 from sphereface.data.formats.records import RecordSet, write_records
-from sphereface.data.formats.shards import SAMPLES, ShardSet, write_shards
+from sphereface.data.formats.webdataset import SAMPLES, WebDataset, write_webdataset
 from sphereface.data.formats.zips import ZipSet, write_zip
 from sphereface.data.manifest import NAME as MANIFEST
 from sphereface.data.manifest import manifest_path
@@ -29,6 +29,7 @@ from sphereface.data.names import checked, placed
 from sphereface.data.people import FaceSet, PeopleFolder
 from sphereface.data.reading import read_image
 from sphereface.errors import DataFormatError, UserError
+from sphereface.progress import Progress, silent
 
 ENDINGS: dict[SetFormat, tuple[str, ...]] = {"zip": (".zip",), "list": (".txt", ".lst")}  # always one file
 KNOWN = (
@@ -65,7 +66,7 @@ def open_set(path: str | Path, *, root: str | Path | None = None) -> FaceSet:
         case ".rec":
             return RecordSet(path)
         case ".tar":
-            return ShardSet(path)
+            return WebDataset(path)
         case ".zip":
             return ZipSet(path)
         case ".txt" | ".lst":
@@ -82,7 +83,7 @@ def _open_folder(path: Path) -> FaceSet:
     if records:
         return RecordSet(records[0])
     if any(path.glob("*.tar")):
-        return ShardSet(path)
+        return WebDataset(path)
     if find_images(path):
         return MnistSet(path)
     try:
@@ -92,8 +93,8 @@ def _open_folder(path: Path) -> FaceSet:
 
 
 def convert(
-    source: str | Path,
-    target: str | Path,
+    faces: str | Path,
+    out: str | Path,
     *,
     to: SetFormat,
     root: str | Path | None = None,
@@ -102,28 +103,28 @@ def convert(
 ) -> Converted:
     """Write a set in another format; images keep their bytes, their order and their names.
 
-    The target appears whole or not at all, and nothing is written over. `rec` and `tar` make a folder, or a file if the
-    target ends in `.rec` or `.tar`; `size` is the number of samples in a shard. A list names files, so it is made of a
-    folder or another list only, and read with that root. A manifest is copied to where the new format has it.
+    `out` appears whole or not at all, and nothing is written over. `rec` and `tar` make a folder, or a file if
+    `out` ends in `.rec` or `.tar`; `size` is the number of samples in a tar file. A list names files, so it is made of
+    a folder or another list only, and read with that root. A manifest is copied to where the new format has it.
     """
-    source, target = Path(source), Path(target)
-    if to in ENDINGS and target.suffix not in ENDINGS[to]:
-        raise UserError(f"{target}: the name of a {to} ends in {' or '.join(ENDINGS[to])}")
-    faces = open_set(source, root=root)
-    if to == "list" and not isinstance(faces, PeopleFolder | ListSet):
-        raise UserError(f"{source}: its images are no files that a list could name; convert it to a folder first")
-    if to == "list" or target.suffix == f".{to}":
-        with new_files(target, *_companions(target, to)) as room:
-            _copy_manifest(source, manifest_path(room / target.name, is_folder=False))
-            _write(room / target.name, faces, to, size, progress)
+    faces, out = Path(faces), Path(out)
+    if to in ENDINGS and out.suffix not in ENDINGS[to]:
+        raise UserError(f"{out}: the name of a {to} ends in {' or '.join(ENDINGS[to])}")
+    found = open_set(faces, root=root)
+    if to == "list" and not isinstance(found, PeopleFolder | ListSet):
+        raise UserError(f"{faces}: its images are no files that a list could name; convert it to a folder first")
+    if to == "list" or out.suffix == f".{to}":
+        with new_files(out, *_companions(out, to)) as room:
+            _copy_manifest(faces, manifest_path(room / out.name, is_folder=False))
+            _write(room / out.name, found, to, size, progress)
     else:
-        with new_folder(target) as folder:
-            _copy_manifest(source, manifest_path(folder))
-            _write(folder / "train.rec" if to == "rec" else folder, faces, to, size, progress)
+        with new_folder(out) as folder:
+            _copy_manifest(faces, manifest_path(folder))
+            _write(folder / "train.rec" if to == "rec" else folder, found, to, size, progress)
             for file in folder.iterdir() if to != "folder" else ():  # a folder's many files would take too long
                 flush(file)
-    ignored = tuple(name for name in getattr(faces, "ignored", ()) if name != MANIFEST)
-    return Converted(len(faces.labels), len(np.unique(faces.labels)), ignored)
+    ignored = tuple(name for name in getattr(found, "ignored", ()) if name != MANIFEST)
+    return Converted(len(found.labels), len(np.unique(found.labels)), ignored)
 
 
 def _write(path: Path, faces: FaceSet, to: SetFormat, size: int, progress: Progress) -> None:
@@ -133,7 +134,7 @@ def _write(path: Path, faces: FaceSet, to: SetFormat, size: int, progress: Progr
         case "rec":
             write_records(path, faces, progress=progress)
         case "tar":
-            write_shards(path, faces, size=size, progress=progress)
+            write_webdataset(path, faces, size=size, progress=progress)
         case "zip":
             write_zip(path, faces, progress=progress)
         case "list":
@@ -152,7 +153,7 @@ def _write_folder(folder: Path, faces: FaceSet, progress: Progress) -> None:
                 file.write(read_image(faces, index))
         except (FileExistsError, NotADirectoryError):
             raise DataFormatError(f"two images of the source are called {name!r}; a folder holds a name once") from None
-        progress(index + 1)
+        progress(index + 1, len(faces.paths))
 
 
 def _companions(target: Path, to: SetFormat) -> tuple[Path, ...]:

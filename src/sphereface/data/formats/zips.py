@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from sphereface.data.files.handles import ByteFile
-from sphereface.data.files.writing import Progress, silent
 from sphereface.data.names import checked, placed
 from sphereface.data.people import SUFFIXES, FaceSet
 from sphereface.data.reading import read_image
 from sphereface.errors import DataFormatError, UnreadableImage
 from sphereface.faces.images import LIMITS
+from sphereface.progress import Progress, silent
 
 _LOCAL = struct.Struct("<4s22xHH")  # a member's own header: signature, lengths of its name and of what else is there
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -105,4 +105,4 @@ def write_zip(path: Path, faces: FaceSet, *, progress: Progress = silent) -> Non
             member.external_attr = 0o644 << 16
             member.create_system = 3  # Unix, whatever this is written on
             archive.writestr(member, read_image(faces, index))
-            progress(index + 1)
+            progress(index + 1, len(faces.paths))

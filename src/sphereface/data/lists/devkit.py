@@ -18,20 +18,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sphereface.arrays import Bools, Floating, Int64
 from sphereface.data.files.lines import open_list, read_lines
-from sphereface.data.files.writing import Progress, open_private, silent, whole_file
+from sphereface.data.files.writing import open_private, whole_file
 from sphereface.data.lists.megaface import MegaFaceImage, read_megaface
 from sphereface.errors import DataFormatError, UserError
-
-Features = NDArray[np.floating[Any]]
-Bools = NDArray[np.bool_]
+from sphereface.progress import Progress, silent
 
 HEADER = struct.Struct("<4i")
 FLOAT, DOUBLE = np.dtype("<f4"), np.dtype("<f8")
 TYPES: dict[int, np.dtype[Any]] = {5: FLOAT, 6: DOUBLE}
 
 
-def map_matrix(path: str | Path) -> Features:
+def map_matrix(path: str | Path) -> Floating:
     """A matrix (rows, columns) of a file, mapped, not read."""
     path = Path(path)
     try:
@@ -56,23 +55,23 @@ def map_matrix(path: str | Path) -> Features:
     return np.memmap(path, dtype=TYPES[kind], mode="r", offset=HEADER.size, shape=(rows, columns))
 
 
-def read_matrix(path: str | Path) -> Features:
+def read_matrix(path: str | Path) -> Floating:
     """A matrix (rows, columns) of a file."""
     return np.array(map_matrix(path))
 
 
-def write_matrix(path: str | Path, matrix: Features) -> None:
+def write_matrix(path: str | Path, matrix: Floating) -> None:
     """Write a matrix (rows, columns), or (D,) as a column, in float32; float64 stays float64."""
     with whole_file(path, private=True) as file:
         file.write(_header(matrix))
         np.ascontiguousarray(matrix, dtype=TYPES[_kind(matrix)]).tofile(file)
 
 
-def _kind(matrix: Features) -> int:
+def _kind(matrix: Floating) -> int:
     return 6 if matrix.dtype == np.float64 else 5
 
 
-def _header(matrix: Features) -> bytes:
+def _header(matrix: Floating) -> bytes:
     if matrix.ndim not in (1, 2) or 0 in matrix.shape or not np.issubdtype(matrix.dtype, np.floating):
         raise UserError(f"a matrix of {matrix.dtype} {matrix.shape}; wanted floating-point numbers (rows, columns)")
     rows, columns = matrix.shape if matrix.ndim == 2 else (len(matrix), 1)
@@ -107,11 +106,11 @@ def collect_features(
                 layout = {"descr": "<f4", "fortran_order": False, "shape": (len(images), length)}
                 np.lib.format.write_array_header_1_0(file, layout)
             file.write(feature.astype("<f4").tobytes())
-            progress(number + 1)
+            progress(number + 1, len(images))
 
 
 def spread_features(
-    features: Features,
+    features: Floating,
     images: Sequence[MegaFaceImage],
     root: str | Path,
     ending: str,
@@ -131,7 +130,7 @@ def spread_features(
         with open_private(path) as file:  # no fsync: a million would take hours
             file.truncate(0)
             file.write(_header(column) + column.astype("<f4").tobytes())
-        progress(number + 1)
+        progress(number + 1, len(images))
 
 
 def read_probes(path: str | Path) -> tuple[tuple[MegaFaceImage, ...], NDArray[np.str_]]:
@@ -160,7 +159,7 @@ def read_distractors(path: str | Path) -> tuple[MegaFaceImage, ...]:
     return images
 
 
-def rows_of(images: Iterable[MegaFaceImage], among: Sequence[MegaFaceImage]) -> NDArray[np.int64]:
+def rows_of(images: Iterable[MegaFaceImage], among: Sequence[MegaFaceImage]) -> Int64:
     """Where the images of one list, such as the devkit's 10,000 distractors, stand in another, such as its million."""
     places = {image.path: number for number, image in enumerate(among)}
     found = []

@@ -18,8 +18,8 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Bools, Float64, Int32
 from sphereface.choices import IjbName, Repeats
 from sphereface.data.files.lines import Line, open_list, read_lines, whole_number
 from sphereface.data.files.writing import whole_file
@@ -28,9 +28,6 @@ from sphereface.data.names import checked
 from sphereface.data.people import find_images
 from sphereface.errors import DataFormatError, Setting, UserError
 from sphereface.faces.images import read_bytes
-
-Numbers = NDArray[np.int32]
-Bools = NDArray[np.bool_]
 
 GALLERIES: Mapping[str, tuple[str, str]] = {"ijbb": ("S1", "S2"), "ijbc": ("G1", "G2")}
 NUMBERS = 1 << 31  # templates, media and subjects are numbered below this
@@ -51,7 +48,7 @@ class Member(NamedTuple):
 class FoundFace(NamedTuple):
     """Where a face is in its image, (5, 2), and how sure the detector was."""
 
-    landmarks: NDArray[np.float64]
+    landmarks: Float64
     score: float
 
 
@@ -59,8 +56,8 @@ class FoundFace(NamedTuple):
 class TemplatePairs:
     """Pairs of templates, (N,) each, in the order of their list."""
 
-    first: Numbers
-    second: Numbers
+    first: Int32
+    second: Int32
     same: Bools
     repeats: int = 0  # how many of them stand above already, in either order
 
@@ -214,7 +211,7 @@ def entry_line(path: Path, entry: int) -> Line:
     return next(islice(read_lines(path), entry, None))
 
 
-def _triples(path: Path, block: int) -> Iterator[NDArray[np.int32]]:
+def _triples(path: Path, block: int) -> Iterator[Int32]:
     """The numbers of a list of pairs, (3, M) at a time: plain digits all at once, anything else line by line."""
     number = 1
     with open_list(path) as file:
@@ -224,7 +221,7 @@ def _triples(path: Path, block: int) -> Iterator[NDArray[np.int32]]:
             number += len(lines)
 
 
-def _plain_triples(block: bytes) -> NDArray[np.int32] | None:
+def _plain_triples(block: bytes) -> Int32 | None:
     """The numbers of whole lines, (3, M), or None unless all of it is three short numbers on each line, labels 0, 1."""
     text = np.frombuffer(block, dtype=np.uint8)
     digit = (text >= ord("0")) & (text <= ord("9"))
@@ -244,7 +241,7 @@ def _plain_triples(block: bytes) -> NDArray[np.int32] | None:
     return numbers.astype(np.int32)
 
 
-def _careful_triples(path: Path, number: int, lines: Sequence[bytes]) -> NDArray[np.int32]:
+def _careful_triples(path: Path, number: int, lines: Sequence[bytes]) -> Int32:
     """The same for any lines; the first that is wrong is an error that names it."""
     rows = []
     for place, raw in enumerate(lines, start=number):
@@ -264,7 +261,7 @@ def _careful_triples(path: Path, number: int, lines: Sequence[bytes]) -> NDArray
     return np.array(rows, dtype=np.int32).reshape(-1, 3).T
 
 
-def _repeats(first: Numbers, second: Numbers) -> tuple[int, tuple[int, int]]:
+def _repeats(first: Int32, second: Int32) -> tuple[int, tuple[int, int]]:
     """How many pairs stand above already, in either order; and the places of two that are one pair."""
     keys = np.minimum(first, second).astype(np.int64) * NUMBERS + np.maximum(first, second)
     ordered = np.sort(keys)

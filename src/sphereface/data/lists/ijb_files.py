@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Integers
 from sphereface.choices import Repeats
 from sphereface.data.lists.ijb import (
     IjbFiles,
@@ -20,8 +19,6 @@ from sphereface.data.lists.ijb import (
     subject_line,
 )
 
-Places = NDArray[np.integer[Any]]
-
 
 @dataclass(frozen=True, eq=False)
 class IjbLists:
@@ -29,7 +26,7 @@ class IjbLists:
 
     files: IjbFiles
     members: tuple[Member, ...]
-    known: Places  # templates, rising
+    known: Integers  # templates, rising
     pairs: TemplatePairs | None
     galleries: Mapping[str, Mapping[int, int]]  # who each template is
     probes: Mapping[int, int]
@@ -55,7 +52,7 @@ def read_ijb(files: IjbFiles, *, repeats: Repeats = "fail") -> IjbLists:
     return IjbLists(files, members, known, pairs, galleries, probes, subjects)
 
 
-def _require_known(files: IjbFiles, path: Path, pairs: TemplatePairs, known: Places) -> None:
+def _require_known(files: IjbFiles, path: Path, pairs: TemplatePairs, known: Integers) -> None:
     """Raise if a pair names a template that no image belongs to."""
     for side in (pairs.first, pairs.second):
         unknown = np.flatnonzero(~np.isin(side, known))
@@ -64,7 +61,7 @@ def _require_known(files: IjbFiles, path: Path, pairs: TemplatePairs, known: Pla
             raise line.wrong(f"templates of {files.members.name}, which does not have {side[unknown[0]]}")
 
 
-def _read_subjects(files: IjbFiles, path: Path, known: Places, subjects: dict[int, int]) -> dict[int, int]:
+def _read_subjects(files: IjbFiles, path: Path, known: Integers, subjects: dict[int, int]) -> dict[int, int]:
     """A gallery or the probes, whose templates have images, and the subjects that earlier lists gave them."""
     listed = read_subjects(path)
     for template, subject in listed.items():

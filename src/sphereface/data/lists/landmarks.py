@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Float64, Floating
 from sphereface.data.files.lines import read_lines
 from sphereface.data.files.writing import whole_file
 from sphereface.data.names import checked
 from sphereface.errors import UserError
 
 
-def read_landmarks(path: str | Path) -> dict[str, NDArray[np.float64]]:
+def read_landmarks(path: str | Path) -> dict[str, Float64]:
     """The five points of each face of an image, (N, 5, 2): lines of `path x1 y1 ... x5 y5`, one a face."""
     points: dict[str, list[list[float]]] = {}
     for line in read_lines(Path(path)):
@@ -33,7 +33,7 @@ def _finite(text: str) -> float | None:
     return value if math.isfinite(value) and text.isascii() and "_" not in text else None
 
 
-def write_landmarks(path: str | Path, landmarks: Mapping[str, NDArray[np.floating]]) -> None:
+def write_landmarks(path: str | Path, landmarks: Mapping[str, Floating]) -> None:
     """Write what `read_landmarks` reads, each number in full: points (N, 5, 2), or (5, 2) for one face."""
     with whole_file(path) as file:
         for name, points in landmarks.items():

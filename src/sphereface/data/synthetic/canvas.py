@@ -6,14 +6,13 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
+
+from sphereface.arrays import Float64, Image
 
 SUBPIXEL = 4  # OpenCV draws on a grid of 1/16 pixel
 
-Points = NDArray[np.float64]
-Image = NDArray[np.uint8]
 Colour = tuple[float, float, float]
-Lift = float | Points
+Lift = float | Float64
 
 
 def mix(a: Colour, b: Colour, share: float) -> Colour:
@@ -28,7 +27,7 @@ def some_colour(rng: np.random.Generator, low: float, high: float) -> Colour:
 
 
 class _Shape(NamedTuple):
-    points: Points  # (N, 2)
+    points: Float64  # (N, 2)
     lift: Lift | None  # above the face; None: the points are pixels of the crop
     colour: Colour
     thickness: int  # 0 fills
@@ -41,23 +40,25 @@ class Canvas:
     Shapes wait in order and are laid on the face all at once, which is much faster.
     """
 
-    def __init__(self, image: Image, lay: Callable[[Points, Points], Points]) -> None:
+    def __init__(self, image: Image, lay: Callable[[Float64, Float64], Float64]) -> None:
         self.image, self.lay = image, lay
         self.waiting: list[_Shape] = []
 
-    def fill(self, points: Points, colour: Colour) -> None:
+    def fill(self, points: Float64, colour: Colour) -> None:
         """Fill a polygon (N, 2) in crop pixels."""
         self.waiting.append(_Shape(points, None, colour, 0))
 
-    def stroke(self, points: Points, colour: Colour, thickness: int = 1, *, closed: bool = False) -> None:
+    def stroke(self, points: Float64, colour: Colour, thickness: int = 1, *, closed: bool = False) -> None:
         """Draw a line through points (N, 2) in crop pixels."""
         self.waiting.append(_Shape(points, None, colour, thickness, closed))
 
-    def patch(self, xy: Points, colour: Colour, lift: Lift = 0.0) -> None:
+    def patch(self, xy: Float64, colour: Colour, lift: Lift = 0.0) -> None:
         """Fill a polygon (N, 2) that lies on the face, or `lift` above it."""
         self.waiting.append(_Shape(xy, lift, colour, 0))
 
-    def crease(self, xy: Points, colour: Colour, thickness: int = 1, lift: Lift = 0.0, *, closed: bool = False) -> None:
+    def crease(
+        self, xy: Float64, colour: Colour, thickness: int = 1, lift: Lift = 0.0, *, closed: bool = False
+    ) -> None:
         """Draw a line that lies on the face, or `lift` above it."""
         self.waiting.append(_Shape(xy, lift, colour, thickness, closed))
 
@@ -80,7 +81,7 @@ class Canvas:
         return self.image
 
 
-def _cut(points: Points, lengths: Sequence[int]) -> Iterator[Points]:
+def _cut(points: Float64, lengths: Sequence[int]) -> Iterator[Float64]:
     start = 0
     for length in lengths:
         yield points[start : start + length]
@@ -91,12 +92,12 @@ _CIRCLE = np.column_stack([np.cos(np.linspace(0, 2 * np.pi, 18, endpoint=False))
                            np.sin(np.linspace(0, 2 * np.pi, 18, endpoint=False))])  # fmt: skip
 
 
-def ellipse(x: float, y: float, rx: float, ry: float, tilt: float = 0.0) -> Points:
+def ellipse(x: float, y: float, rx: float, ry: float, tilt: float = 0.0) -> Float64:
     """A closed curve (18, 2)."""
     c, s = math.cos(tilt), math.sin(tilt)
     return np.asarray(_CIRCLE * (rx, ry) @ np.array([[c, s], [-s, c]]) + (x, y))
 
 
-def moved(points: list[list[float]], across: float) -> Points:
+def moved(points: list[list[float]], across: float) -> Float64:
     """Points (N, 2), shifted sideways."""
     return np.asarray(np.array(points) + np.array([across, 0.0]))

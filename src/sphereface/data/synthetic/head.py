@@ -8,7 +8,8 @@ import math
 
 import numpy as np
 
-from sphereface.data.synthetic.canvas import Lift, Points
+from sphereface.arrays import Float64
+from sphereface.data.synthetic.canvas import Lift
 from sphereface.data.synthetic.traits import Shot, Traits
 
 TEMPLATE = np.array(
@@ -31,27 +32,27 @@ class Head:
         self.rotation = nod @ turn
         self.similarity = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
 
-    def surface(self, xy: Points, lift: Lift = 0.0) -> Points:
+    def surface(self, xy: Float64, lift: Lift = 0.0) -> Float64:
         """Points (N, 2) of a frontal face on the rounded head, (N, 3); `lift` raises them above it."""
         across = xy[:, 0] / (self.half_width + 3)
         along = (xy[:, 1] - self.centre[1]) / ((self.bottom - self.top) / 2 + 6)
         z = self.depth * np.sqrt(np.clip(1 - across**2 - along**2, 0.02, None)) + self.centre[2] + lift
         return np.column_stack([xy, z])
 
-    def lay(self, xy: Points, lift: Lift) -> Points:
+    def lay(self, xy: Float64, lift: Lift) -> Float64:
         """Where points (N, 2) of a frontal face fall in the crop."""
         return self.view(self.surface(xy, lift))
 
-    def view(self, points: Points) -> Points:
+    def view(self, points: Float64) -> Float64:
         """Where points (N, 3) of the head fall on the film, (N, 2): turned, with a little perspective."""
         turned = (points - self.centre) @ self.rotation.T
         return self.place(turned[:, :2] / (1 - turned[:, 2:] / 420) + self.centre[:2])
 
-    def place(self, film: Points) -> Points:
+    def place(self, film: Float64) -> Float64:
         """Where points (N, 2) of the film fall in the crop."""
         return np.asarray(film @ self.similarity[:, :2].T + self.similarity[:, 2])
 
-    def align(self, landmarks: Points, shot: Shot) -> None:
+    def align(self, landmarks: Float64, shot: Shot) -> None:
         """Lay the five landmarks (5, 3) on the template, but for the error that a detector makes."""
         source = self.view(landmarks)
         mean_s, mean_t = source.mean(0), TEMPLATE.mean(0)
@@ -63,7 +64,7 @@ class Head:
         self.similarity = np.column_stack([linear, offset])
 
 
-def landmarks(person: Traits, shot: Shot, head: Head) -> Points:
+def landmarks(person: Traits, shot: Shot, head: Head) -> Float64:
     """Eyes, nose tip and mouth corners, (5, 3)."""
     eye_x, eye_y = eye_place(person)
     nose_y = 0.5 + 2.2 * person.nose_length

@@ -14,17 +14,16 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from sphereface import __version__
+from sphereface.arrays import Float64, Image, Int64
 from sphereface.choices import Age, Skin
 from sphereface.data.files.workers import mapping
-from sphereface.data.files.writing import Progress, silent
-from sphereface.data.manifest import Manifest, write_manifest
-from sphereface.data.synthetic.canvas import Image
+from sphereface.data.manifest import SetManifest, write_manifest
 from sphereface.data.synthetic.portrait import draw
 from sphereface.data.synthetic.traits import Shot, Traits
 from sphereface.errors import UserError
+from sphereface.progress import Progress, silent
 
 VERSION = 1
 
@@ -73,7 +72,7 @@ class SyntheticPeople:
 
     def faces(
         self, people: range, photos: int, *, workers: int = 1, progress: Progress = silent
-    ) -> tuple[Image, NDArray[np.int64]]:
+    ) -> tuple[Image, Int64]:
         """All photos of some people (N, 112, 96, 3), and whose they are (N,), counted from the first of them.
 
         `progress` hears, person by person, how many faces are drawn.
@@ -82,7 +81,7 @@ class SyntheticPeople:
         with mapping(workers, chunk=4) as run:
             for drawn in run(self._album, ((person, photos) for person in people)):
                 images.append(drawn)
-                progress(len(images) * photos)
+                progress(len(images) * photos, len(people) * photos)
         return np.concatenate(images), np.repeat(np.arange(len(people)), photos)
 
     def write(self, folder: Path, people: int, photos: int, *, workers: int = 1, progress: Progress = silent) -> None:
@@ -93,8 +92,8 @@ class SyntheticPeople:
         self._claim(folder)
         with mapping(workers, chunk=4) as run:
             for done, _ in enumerate(run(self._write_person, ((folder, person, photos) for person in range(people)))):
-                progress((done + 1) * photos)
-        write_manifest(folder, Manifest(made_by=f"sphereface {__version__} data synth"))
+                progress((done + 1) * photos, people * photos)
+        write_manifest(folder, SetManifest(made_by=f"sphereface {__version__} data synth"))
 
     def _claim(self, folder: Path) -> None:
         """Sign a folder as this population's, or refuse one that holds something else."""
@@ -120,7 +119,7 @@ class SyntheticPeople:
         shutil.rmtree(home, ignore_errors=True)
         part.replace(home)  # a person is there with all photos or not at all
 
-    def _vector(self, number: int) -> NDArray[np.float64]:
+    def _vector(self, number: int) -> Float64:
         return np.random.default_rng([VERSION, self.seed, number, 0]).standard_normal(Traits.count())
 
 

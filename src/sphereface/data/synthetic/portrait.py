@@ -10,7 +10,8 @@ import math
 import cv2
 import numpy as np
 
-from sphereface.data.synthetic.canvas import Canvas, Colour, Image, Points, ellipse, mix, moved, some_colour
+from sphereface.arrays import Float64, Image
+from sphereface.data.synthetic.canvas import Canvas, Colour, ellipse, mix, moved, some_colour
 from sphereface.data.synthetic.head import Head, eye_place, landmarks, mouth_place, nose_lift
 from sphereface.data.synthetic.traits import Shot, Traits
 
@@ -64,7 +65,7 @@ def _background(rng: np.random.Generator) -> Image:
     return np.asarray(cv2.resize(small, (WIDTH, HEIGHT), interpolation=cv2.INTER_CUBIC), dtype=np.uint8)
 
 
-def _outline(person: Traits, shot: Shot, head: Head) -> Points:
+def _outline(person: Traits, shot: Shot, head: Head) -> Float64:
     """The silhouette of the head in the crop: it turns with the head but keeps its breadth."""
     across, along = _ACROSS, _ALONG
     below = np.clip(along, 0, None)
@@ -219,7 +220,7 @@ def _mouth(canvas: Canvas, person: Traits, shot: Shot, palette: Palette) -> None
     canvas.crease(np.array([[-5.0, y + 7.5], [0, y + 8.5], [5, y + 7.5]]), mix(palette.skin, palette.shadow, 0.4))
 
 
-def _hair(canvas: Canvas, head: Head, person: Traits, shot: Shot, palette: Palette, outline: Points) -> None:
+def _hair(canvas: Canvas, head: Head, person: Traits, shot: Shot, palette: Palette, outline: Float64) -> None:
     baldness = person.hairline + 1.2 * max(0.0, person.age - 0.6) - 0.3 * shot.hair_change
     if baldness > 1.9:
         return
@@ -236,7 +237,7 @@ def _hair(canvas: Canvas, head: Head, person: Traits, shot: Shot, palette: Palet
     canvas.fill(np.vstack([cap, head.lay(edge, 1.0)]), palette.hair)
 
 
-def _worn(canvas: Canvas, head: Head, person: Traits, shot: Shot, outline: Points, rng: np.random.Generator) -> None:
+def _worn(canvas: Canvas, head: Head, person: Traits, shot: Shot, outline: Float64, rng: np.random.Generator) -> None:
     if shot.wears_glasses:
         eye_x, eye_y = eye_place(person)
         frame = some_colour(rng, 10, 110)
@@ -265,7 +266,7 @@ def _worn(canvas: Canvas, head: Head, person: Traits, shot: Shot, outline: Point
             canvas.stroke(shape, mix(skin, (50, 20, 16), 0.4), closed=True)
 
 
-def _expose(image: Image, shot: Shot, outline: Points, rng: np.random.Generator) -> Image:
+def _expose(image: Image, shot: Shot, outline: Float64, rng: np.random.Generator) -> Image:
     """Light on the rounded head, the colour of the light, then lens, sensor and compression."""
     centre = outline.mean(0)
     radius = np.ptp(outline, axis=0) / 2 + 2

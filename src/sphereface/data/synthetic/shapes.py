@@ -22,14 +22,15 @@ import cv2
 import numpy as np
 
 from sphereface import __version__
+from sphereface.arrays import Image
 from sphereface.choices import IjbName, Shape
 from sphereface.data.files.workers import mapping
-from sphereface.data.files.writing import Progress, new_folder, silent
-from sphereface.data.manifest import Manifest, write_manifest
-from sphereface.data.synthetic.canvas import Image
+from sphereface.data.files.writing import new_folder
+from sphereface.data.manifest import SetManifest, write_manifest
 from sphereface.data.synthetic.people import PNG, VERSION, SyntheticPeople, take
 from sphereface.data.synthetic.portrait import draw
 from sphereface.data.synthetic.shape_plans import Face, Plan, plan_ijb, plan_shape
+from sphereface.progress import Progress, silent
 
 JPEG = [cv2.IMWRITE_JPEG_QUALITY, 95]
 SWAY = 40  # frames in which a head turns to and fro
@@ -101,11 +102,11 @@ def _write(plan: Plan, population: SyntheticPeople, folder: str | Path, workers:
             (root / place).mkdir(parents=True, exist_ok=True)
         with mapping(workers, chunk=32) as run:
             for done, _ in enumerate(run(partial(_draw, population, root), plan.faces)):
-                progress(done + 1)
+                progress(done + 1, len(plan.faces))
         for path, write in plan.lists.items():
             write(root / path)
         for home in plan.homes:
-            write_manifest(root / home, Manifest(made_by=f"sphereface {__version__} data synth"))
+            write_manifest(root / home, SetManifest(made_by=f"sphereface {__version__} data synth"))
 
 
 def _draw(population: SyntheticPeople, root: Path, face: Face) -> None:

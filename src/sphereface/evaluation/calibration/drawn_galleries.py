@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sphereface.arrays import Float32, Float64, Integers
 from sphereface.errors import UserError
-from sphereface.evaluation.streaming.scores import Floats, Places, Units
 from sphereface.metrics.bootstrap import PeopleBootstrap
 from sphereface.metrics.impostors import scores_of
 from sphereface.metrics.support import EVENTS, comparison_rate, people_for_fpir, supports_far, supports_searches
@@ -24,7 +24,7 @@ class Scored:
     interval: tuple[float, float]
 
     @classmethod
-    def of(cls, score: float, draws: Floats, what: str) -> "Scored":
+    def of(cls, score: float, draws: Float64, what: str) -> "Scored":
         """The middle 95 % of draws around a score; nan for draws that tell nothing."""
         if np.isinf(score):
             raise UserError(
@@ -38,7 +38,7 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchTarget:
     """What is asked of a gallery."""
 
     fpir: float
@@ -51,7 +51,7 @@ class Search:
         return comparison_rate(self.fpir, self.gallery_size)
 
     @classmethod
-    def plan(cls, fpir: float, gallery_size: int, people: int) -> "Search":
+    def plan(cls, fpir: float, gallery_size: int, people: int) -> "SearchTarget":
         """How a gallery of so many people out of some can be judged; an error if it cannot."""
         if not 0 < fpir < 1 or gallery_size < 1:
             raise UserError(f"FPIR {fpir} with {gallery_size} people; wanted a share between 0 and 1, and at least 1")
@@ -68,13 +68,13 @@ class Search:
 class Drawing:
     """Galleries drawn from people, and the strangers who are searched for in them."""
 
-    def __init__(self, units: Units, who: Places, photos: Places, *, rounds: int, seed: int) -> None:
+    def __init__(self, units: Float32, who: Integers, photos: Integers, *, rounds: int, seed: int) -> None:
         """`units` (N, D) are features at length one, of people `who` (N,) with so many `photos` (P,) each."""
         self._units, self._photos, self._rounds, self._seed = units, photos, rounds, seed
         self._order = np.argsort(who, kind="stable")
         self._begins = np.cumsum(photos) - photos
 
-    def search(self, search: Search) -> Scored:
+    def search(self, search: SearchTarget) -> Scored:
         """The threshold of an FPIR over many galleries, with its interval from draws of people."""
         rng = np.random.default_rng(self._seed)
         people = len(self._photos)
@@ -83,7 +83,7 @@ class Drawing:
         draws = np.array([self._threshold(search, drawn, SEARCHED, rng) for drawn in rounds])
         return Scored.of(score, draws, f"FPIR {search.fpir:g}")
 
-    def _threshold(self, search: Search, drawn: Floats, galleries: int, rng: np.random.Generator) -> float:
+    def _threshold(self, search: SearchTarget, drawn: Float64, galleries: int, rng: np.random.Generator) -> float:
         """The lowest best score at which at most the rate of searches find somebody; nan where nobody is a stranger."""
         here = np.flatnonzero(drawn)
         size = search.gallery_size
@@ -101,7 +101,7 @@ class Drawing:
         total = float(weight.sum())
         return float(thresholds_at(scores[falling], weight[falling], [search.fpir], total=total, is_whole=True)[0])
 
-    def _best(self, probes: Places, gallery: Places) -> Floats:
+    def _best(self, probes: Integers, gallery: Integers) -> Float64:
         """The best score of each probe in a gallery; a matrix product finds whose it is, and copies score alike."""
         against = self._units[gallery].T
         step = max(1, CELLS // len(gallery))

@@ -1,6 +1,5 @@
 """A calibration in a model file: another card, the same network."""
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -9,18 +8,19 @@ from sphereface.data.files.writing import whole_file
 from sphereface.errors import ContractMismatch, UserError
 from sphereface.evaluation.calibration.result import Calibration
 from sphereface.graphs import with_metadata
-from sphereface.zoo import ModelFile
+from sphereface.hashes import sha256_of
+from sphereface.zoo import ModelFile, model_file
 
 
-def write_calibration(path: str | Path, calibration: Calibration, *, out: str | Path | None = None) -> Card:
+def write_calibration(path: str | Path | ModelFile, calibration: Calibration, *, out: str | Path | None = None) -> Card:
     """Put a calibration into the card of a model file, `.safetensors` or `.onnx`; the network stays as it is.
 
     The file, or a copy of it at `out`, changes as a whole or not at all. Its SHA-256 becomes another one.
     """
-    target = calibrated_path(Path(path), out)
-    model = ModelFile(path)
+    model = model_file(path)
+    target = calibrated_path(model.path, out)
     calibrated = calibration.card(model.card)
-    _require_maker(model, calibration.made_with, calibration.model)
+    require_maker(model, calibration.made_with, calibration.model)
     rewritten = _with_card(model, calibrated)
     with whole_file(target) as file:
         file.write(rewritten)
@@ -40,21 +40,17 @@ def calibrated_path(path: Path, out: str | Path | None) -> Path:
     return target.resolve()
 
 
-def require_maker(path: str | Path, card: Card | None, model: str) -> None:
-    """Raise unless features with a card, made by a file of the SHA-256 `model`, are of the model at a path.
+def require_maker(file: ModelFile, card: Card | None, model: str) -> None:
+    """Raise unless features with a card, made by a file of the SHA-256 `model`, are of a model file.
 
     A file that was calibrated since has another hash; with the features' card put back, it has that one again.
     """
-    _require_maker(ModelFile(path), card, model)
-
-
-def _require_maker(file: ModelFile, card: Card | None, model: str) -> None:
     if not model or card is None or model == file.sha256:
         return
     earlier = [_with_card(file, card)]
     if file.kind == ".onnx":  # whose card lay beside it, or came from us
         earlier.append(_with_card(file, None))
-    if model not in [hashlib.sha256(content).hexdigest() for content in earlier]:
+    if model not in [sha256_of(content) for content in earlier]:
         raise ContractMismatch(
             f"the features were made by another file than {file.path} (SHA-256 {model[:12]}...); embed the faces with "
             "this model, or calibrate the one that made them"

@@ -7,26 +7,27 @@ for people who are not in it, whose best score reaches the threshold; everybody 
 Rates are measured where the people suffice, and refused where they do not: `metrics/support.py` has the rule.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sphereface.arrays import Float32, Floating, Integers, require_directions, unit_rows
 from sphereface.choices import FeatureRule, Weigh
 from sphereface.contract import ImpostorTail, Threshold
 from sphereface.embed import store
 from sphereface.errors import UserError
-from sphereface.evaluation.calibration.drawn_galleries import SEARCH_ROUNDS, Drawing, Scored, Search
+from sphereface.evaluation.calibration.drawn_galleries import SEARCH_ROUNDS, Drawing, Scored, SearchTarget
 from sphereface.evaluation.calibration.files import calibrated_path, require_maker, write_calibration
 from sphereface.evaluation.calibration.result import Calibration
-from sphereface.evaluation.streaming.scores import Features, Places, Units, unit_rows
 from sphereface.metrics.bootstrap import PeopleBootstrap
 from sphereface.metrics.impostors import highest_different
 from sphereface.metrics.rates import ROUNDS
 from sphereface.metrics.support import EVENTS, lowest_far, people_for_far, supports_far
 from sphereface.metrics.weighted_tail import WeightedTail
+from sphereface.progress import Progress, silent
 
 __all__ = [
     "FARS",
@@ -47,7 +48,7 @@ KEPT = 1 << 22  # pairs that a bootstrap can weigh again and again
 
 
 def calibrate(
-    features: Features | store.Rows,
+    features: Floating | store.Rows,
     people: ArrayLike,
     *,
     fars: Sequence[float] | None = None,
@@ -59,7 +60,7 @@ def calibrate(
     rounds: int = ROUNDS,
     seed: int = 0,
     block: int | None = None,
-    progress: Callable[[int], None] = lambda _: None,
+    progress: Progress = silent,
 ) -> Calibration:
     """Thresholds for false accept rates, and for each FPIR at each gallery size, from photos of people.
 
@@ -80,7 +81,8 @@ def calibrate(
     approximate = [each.far for each in searches if not each.is_drawn]
     every = np.array(sorted({*wanted, *approximate}, reverse=True))
     top = max([*every.tolist(), lowest_far(len(names))])
-    units = unit_rows(np.asarray(features[:], dtype=np.float32), what="photo")
+    units = unit_rows(features[:], dtype=np.float32, what="photo")
+    require_directions(units, what="photo")
     tail = _tail(units, who, photos, top, weigh=weigh, block=block, progress=progress)
     on = measured_on or f"{len(names):,} people"
     drawn = np.array([tail.thresholds(every, each) for each in PeopleBootstrap(len(names), rounds=rounds, seed=seed)])
@@ -139,13 +141,13 @@ def require_support(
 
 
 def _plan(
-    photos: Places, fars: Sequence[float] | None, fpirs: Sequence[float], gallery_sizes: Sequence[int]
-) -> tuple[list[float], list[Search]]:
+    photos: Integers, fars: Sequence[float] | None, fpirs: Sequence[float], gallery_sizes: Sequence[int]
+) -> tuple[list[float], list[SearchTarget]]:
     """What can be asked of people with so many photos each (P,); what cannot is an error."""
     if fars is not None and not len(fars) and not (len(fpirs) and len(gallery_sizes)):
         raise UserError("no rate is asked for; name `fars`, or `fpirs` and `gallery_sizes`")
     wanted = _supported(fars, len(photos), _pairs_of(photos))
-    return wanted, [Search.plan(fpir, size, len(photos)) for size in gallery_sizes for fpir in fpirs]
+    return wanted, [SearchTarget.plan(fpir, size, len(photos)) for size in gallery_sizes for fpir in fpirs]
 
 
 def _supported(fars: Sequence[float] | None, people: int, pairs: int) -> list[float]:
@@ -171,20 +173,20 @@ def _supported(fars: Sequence[float] | None, people: int, pairs: int) -> list[fl
     return list(dict.fromkeys(fars))
 
 
-def _pairs_of(photos: Places) -> int:
+def _pairs_of(photos: Integers) -> int:
     """How many pairs of photos show two people, if they have so many each."""
     return int((photos.sum() ** 2 - (photos**2).sum()) // 2)
 
 
 def _tail(
-    units: Units,
-    who: Places,
-    photos: Places,
+    units: Float32,
+    who: Integers,
+    photos: Integers,
     top: float,
     *,
     weigh: Weigh,
     block: int | None,
-    progress: Callable[[int], None],
+    progress: Progress,
 ) -> WeightedTail:
     """The highest scores of different people, as many as a rate and its interval need."""
     total = _pairs_of(photos)

@@ -1,7 +1,7 @@
 """A model file calibrated on people: from their faces, or from features of these, to the card in the file."""
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from sphereface.choices import Missing, Weigh
@@ -20,14 +20,13 @@ from sphereface.evaluation.calibration.measure import (
     write_calibration,
 )
 from sphereface.metrics.rates import ROUNDS
-from sphereface.zoo import card_of
-
-Growing = Callable[[str], Callable[[int, int], None]]
+from sphereface.progress import Begin, Say, mute, unseen
+from sphereface.zoo import ModelFile
 
 
 def calibrate_model(
     model: str | Path,
-    data: str | Path,
+    faces: str | Path,
     *,
     out: str | Path | None = None,
     fars: Sequence[float] | None = None,
@@ -41,36 +40,34 @@ def calibrate_model(
     threads: int | None = None,
     workers: int = 2,
     missing: Missing = "fail",
-    say: Callable[[str], None] = lambda _: None,
-    begin: Growing = lambda _what: lambda _done, _all: None,
+    say: Say = mute,
+    begin: Begin = unseen,
 ) -> tuple[Calibration, Card]:
     """Calibrate a model on people, and write the thresholds into its card, or into that of a copy at `out`.
 
-    `data` is a set of aligned faces in any format, or the features that `sphereface embed` made of one with this very
+    `faces` are a set of aligned faces in any format, or the features that `sphereface embed` made of one with this very
     model. Features of faces are kept no longer than they are needed. Where a rate is refused, no face is embedded and
     nothing is written. `begin` starts a progress bar for a step.
 
     >>> calibrate_model("model.safetensors", "our-people", fars=[1e-3])[0].table()
     """
-    model, data = Path(model), Path(data)
-    card_of(model)  # what cannot be written is said before the work
-    calibrated_path(model, out)
+    file, folder = ModelFile(model), Path(faces)
+    calibrated_path(file.path, out)  # what cannot be written is said before the work
     with tempfile.TemporaryDirectory() as room:
-        if store.holds_features(data):
-            features = store.open_features(data)
-            require_maker(model, features.card, "" if features.card.members else features.manifests[0].model)
+        if store.holds_features(folder):
+            features = store.open_features(folder)
+            require_maker(file, features.card, "" if features.card.members else features.manifests[0].model)
         else:
-            require_support(open_set(data).labels, fars=fars, fpirs=fpirs, gallery_sizes=gallery_sizes)
+            require_support(open_set(folder).labels, fars=fars, fpirs=fpirs, gallery_sizes=gallery_sizes)
             made = embed_set(
-                data, Path(room) / "features", Embedder.load(model, threads=threads), batch=batch, workers=workers,
+                folder, Path(room) / "features", Embedder.load(file, threads=threads), batch=batch, workers=workers,
                 missing=missing, say=say, progress=begin("embedding faces"),
             )  # fmt: skip
             features = store.open_features(made.folder)
         if features.unreadable:
             say(f"{len(features.unreadable):,} images could not be read, such as {min(features.unreadable)}")
-        compared = begin("comparing people")
         found = calibrate_features(
             features, measured_on=measured_on, fars=fars, fpirs=fpirs, gallery_sizes=gallery_sizes, weigh=weigh,
-            rounds=rounds, seed=seed, progress=lambda done: compared(done, len(features)),
+            rounds=rounds, seed=seed, progress=begin("comparing people"),
         )  # fmt: skip
-        return found, write_calibration(model, found, out=out)
+        return found, write_calibration(file, found, out=out)

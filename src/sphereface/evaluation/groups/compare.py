@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Bools, Float64, Int64, unit_rows
 from sphereface.choices import Missing, Small
 from sphereface.data.lists.attributes import Attributes, read_attributes
 from sphereface.embed.store import FeatureStore
 from sphereface.errors import DataFormatError, Setting, UserError
 from sphereface.evaluation.groups.detection import Detection, read_detection
 from sphereface.evaluation.groups.result import AttributeReport, Finding, GroupLine, GroupReport
-from sphereface.evaluation.sources import Embeds, Progress, WholeSet, embed_whole, silent
+from sphereface.evaluation.sources import Embeds, WholeSet, embed_whole
 from sphereface.metrics.group_rates import (
     ERROR,
     FalseMatches,
@@ -42,10 +42,10 @@ from sphereface.metrics.impostors import (
     highest_different,
     same_pairs,
     scores_of,
-    unit_rows,
 )
 from sphereface.metrics.rates import ROUNDS, Rate
 from sphereface.metrics.upper_tail import UpperTail, allowed
+from sphereface.progress import Progress, silent
 
 __all__ = [
     "FMR",
@@ -61,7 +61,6 @@ __all__ = [
     "same_pairs",
 ]
 
-Ints = NDArray[np.int64]
 
 FMR = 1e-3
 PEOPLE = 20  # with two photos, that a group needs
@@ -72,7 +71,7 @@ WHICH: tuple[Which, ...] = ("FMR", "FNMR")
 
 def evaluate_groups(
     source: Embeds | FeatureStore,
-    data: str | Path | None,
+    faces: str | Path | None,
     groups: str | Path,
     *,
     far: float = FMR,
@@ -94,7 +93,7 @@ def evaluate_groups(
     >>> print(evaluate_groups(Embedder.load("model.onnx"), "faces", "groups.csv", far=1e-3).table())
     """
     table = read_attributes(groups)
-    whole = embed_whole(source, data, missing=missing, progress=progress)
+    whole = embed_whole(source, faces, missing=missing, progress=progress)
     return groups_of_set(
         whole, table, far=far, threshold=threshold, aligned=aligned, small=small, missing=missing,
         error=error, rounds=rounds, seed=seed,
@@ -203,11 +202,11 @@ class _Chosen(NamedTuple):
     attribute: str
     kept: list[str]
     left_out: dict[str, str]  # those that are too small, and why
-    numbers: Ints  # (N,): of each photo, the place of its group in `kept`, or -1
+    numbers: Int64  # (N,): of each photo, the place of its group in `kept`, or -1
     unstated: int  # photos of nobody's group
 
 
-def _choose(attribute: str, groups: Sequence[str | None], people: Ints, far: float, small: Small) -> _Chosen:
+def _choose(attribute: str, groups: Sequence[str | None], people: Int64, far: float, small: Small) -> _Chosen:
     names = sorted({group for group in groups if group is not None})
     place = {name: number for number, name in enumerate(names)}
     numbers = np.array([-1 if group is None else place[group] for group in groups])
@@ -227,7 +226,7 @@ def _choose(attribute: str, groups: Sequence[str | None], people: Ints, far: flo
     return _Chosen(attribute, kept, refused, renumbered[numbers], groups.count(None))
 
 
-def _too_small(people: Ints, far: float) -> str:
+def _too_small(people: Int64, far: float) -> str:
     """Why a group, given whose its photos are, cannot be judged; empty if it can."""
     photos = np.unique(people, return_counts=True)[1]
     paired, pairs = int((photos >= 2).sum()), count_different(people)
@@ -247,10 +246,10 @@ class _Judged(NamedTuple):
     """Every pair of a set at one threshold; people are counted from 0."""
 
     threshold: float
-    people: Ints
+    people: Int64
     passed: HighestDifferent  # those of different people that pass
-    same: tuple[Ints, Ints]
-    missed: NDArray[np.bool_]  # which of the same pairs do not pass
+    same: tuple[Int64, Int64]
+    missed: Bools  # which of the same pairs do not pass
 
     @property
     def fmr(self) -> float:
@@ -258,7 +257,7 @@ class _Judged(NamedTuple):
         return len(self.passed.scores) / self.passed.total
 
 
-def _judged(whole: WholeSet, people: Ints, far: float, threshold: float | None, most: int) -> _Judged:
+def _judged(whole: WholeSet, people: Int64, far: float, threshold: float | None, most: int) -> _Judged:
     left, right = same_pairs(people)
     total = count_different(people)
     scores = scores_of(unit_rows(whole.features, dtype=np.float32), left, right)
@@ -283,11 +282,11 @@ def _require_few(passing: int, total: int, most: int) -> None:
         )
 
 
-def _count(group: Ints, groups: int, judged: _Judged) -> GroupCounts:
+def _count(group: Int64, groups: int, judged: _Judged) -> GroupCounts:
     """Photos, pairs and errors by person and group; photos in no group (-1) count nowhere."""
     people = int(judged.people.max()) + 1
 
-    def by_person(who: Ints, where: Ints) -> NDArray[np.float64]:
+    def by_person(who: Int64, where: Int64) -> Float64:
         return np.bincount(who * groups + where, minlength=people * groups).reshape(people, groups).astype(float)
 
     here = group >= 0

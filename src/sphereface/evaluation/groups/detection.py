@@ -7,13 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from sphereface.arrays import Bools, Float64
 from sphereface.data.aligning.run import LANDMARKS, REPORT, AlignReport
 from sphereface.data.lists.attributes import Attributes
 from sphereface.data.lists.landmarks import read_landmarks
 from sphereface.errors import DataFormatError
 from sphereface.metrics.rates import Rate, rates_over_people
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,8 @@ class Detection:
         return rates
 
 
-def _share(failed: NDArray[np.bool_], people: NDArray[np.str_], rounds: int, seed: int) -> Rate:
-    def measure(weights: Floats) -> Floats:
+def _share(failed: Bools, people: NDArray[np.str_], rounds: int, seed: int) -> Rate:
+    def measure(weights: Float64) -> Float64:
         return np.array([weights[failed].sum() / weights.sum()])
 
     return rates_over_people(measure, people, people, rounds=rounds, seed=seed)[0]

@@ -4,13 +4,11 @@ import re
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Float64
 from sphereface.data.lists.devkit import write_curves
 from sphereface.evaluation.protocols.megaface import FARS, MegaFaceResult
 from sphereface.metrics.upper_tail import UpperTail
-
-Floats = NDArray[np.float64]
 
 POINTS = 100_000  # of an ROC in a file: some 4 MB
 
@@ -30,7 +28,7 @@ def write_megaface_curves(result: MegaFaceResult, folder: str | Path) -> tuple[P
     return tuple(written)
 
 
-def staircase(tail: UpperTail, *, most: int = POINTS) -> tuple[Floats, Floats]:
+def staircase(tail: UpperTail, *, most: int = POINTS) -> tuple[Float64, Float64]:
     """False and true accept rates at the corners of the exact curve, and at the last rate that is known.
 
     TAR at a FAR is that of the last point whose FAR is not above it: between corners it does not change, so that they

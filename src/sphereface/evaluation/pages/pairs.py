@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Float64
 from sphereface.choices import PairRule
 from sphereface.evaluation.protocols.folder import HardPair, draw_hardest
 from sphereface.evaluation.protocols.ytf import VideosResult
@@ -17,7 +17,6 @@ from sphereface.reports.curves import accepted, draw_det, draw_roc
 from sphereface.reports.figures import pair_angles
 from sphereface.reports.html import Report
 
-Floats = NDArray[np.float64]
 ROWS = 20  # of a list of what is missing; the JSON has it in full
 
 
@@ -159,7 +158,7 @@ def add_hardest(page: Report, pairs: Sequence[HardPair], faces: Path | None) -> 
     )
 
 
-def angles_of(scores: Floats) -> Floats:
+def angles_of(scores: Float64) -> Float64:
     """The angles, in radians, that have these cosines; rounding may have led some beyond 1."""
     return np.asarray(np.arccos(np.clip(scores, -1, 1)))
 

@@ -8,7 +8,7 @@ from sphereface.evaluation.pages.pairs import add_left_out, add_trade_off, angle
 from sphereface.evaluation.protocols.ijb import TIES, GalleryRates, IjbResult
 from sphereface.evaluation.protocols.megaface import AtSize, MegaFaceResult
 from sphereface.evaluation.rules.identification import Identification
-from sphereface.evaluation.rules.search import Search
+from sphereface.evaluation.rules.search import SearchResult
 from sphereface.evaluation.rules.template_pairs import TemplateVerification
 from sphereface.metrics.upper_tail import UpperTail
 from sphereface.reports.curves import accepted, draw_cmc, draw_growth, draw_roc, over_ranks
@@ -157,13 +157,13 @@ def _add_galleries(page: Report, result: IjbResult) -> None:
         page.figure(open_set, "Open set: known subjects found at rank 1, over the strangers who are taken for someone.")
 
 
-def _cmc(search: Search, size: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _cmc(search: SearchResult, size: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """The share of mated probes found at rank 1, at most 2, ... as many as the gallery has templates."""
     counts = np.bincount(search.ranks, minlength=size + 1)[1:]
     return np.asarray(np.cumsum(counts) / len(search.ranks))
 
 
-def _found(search: Search) -> UpperTail:
+def _found(search: SearchResult) -> UpperTail:
     """Who is found and how alike, against the strangers; who is not at rank 1 is found at no score."""
     scores = np.where(search.ranks == 1, search.scores, -np.inf)
     return UpperTail(-np.sort(-scores), -np.sort(-search.highest), len(search.highest))

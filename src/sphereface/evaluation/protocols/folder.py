@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import UInt8, unit_rows
 from sphereface.choices import Missing, PairRule
 from sphereface.data.files.writing import whole_file
 from sphereface.data.formats.sets import open_set
@@ -30,9 +30,10 @@ from sphereface.evaluation.rules.drawn_pairs import FOLDS, PAIRS, draw_pairs
 from sphereface.evaluation.rules.identification import FPIRS, RANKS, SPLITS, Identification, identify
 from sphereface.evaluation.rules.pairs import Asked, PairsResult, Problem
 from sphereface.evaluation.rules.verification import RULES
-from sphereface.evaluation.sources import Embeds, Progress, WholeSet, embed_whole, silent
-from sphereface.metrics.impostors import highest_different, same_pairs, scores_of, unit_rows
+from sphereface.evaluation.sources import Embeds, WholeSet, embed_whole
+from sphereface.metrics.impostors import highest_different, same_pairs, scores_of
 from sphereface.metrics.rates import FARS, ROUNDS
+from sphereface.progress import Progress, silent
 from sphereface.reports.figures import Picture, contact_sheet
 
 HARDEST = 12  # pairs of either kind
@@ -82,7 +83,7 @@ class FolderResult:
 
 def evaluate_folder(
     source: Embeds | FeatureStore,
-    data: str | Path | None = None,
+    faces: str | Path | None = None,
     *,
     pairs: int = PAIRS,
     folds: int = FOLDS,
@@ -115,7 +116,7 @@ def evaluate_folder(
     """
     asked = Asked(rule, all_rules, missing, tuple(fars), rounds, seed)
     table = None if groups is None else read_attributes(groups)
-    whole = embed_whole(source, data, missing=missing, progress=progress)
+    whole = embed_whole(source, faces, missing=missing, progress=progress)
     report = None
     if table is not None:  # first: whatever does not fit the table is said before the long part
         report = groups_of_set(
@@ -130,7 +131,7 @@ def evaluate_folder(
         ),
         hardest=hardest_pairs(whole, hardest),
         groups=report,
-        faces=None if data is None else Path(data),
+        faces=None if faces is None else Path(faces),
     )  # fmt: skip
 
 
@@ -170,36 +171,36 @@ def hardest_pairs(whole: WholeSet, count: int = HARDEST) -> tuple[HardPair, ...]
     return tuple(HardPair(whole.paths[a], whole.paths[b], same, float(score)) for a, b, same, score in rows)
 
 
-def write_hardest(pairs: Sequence[HardPair], data: str | Path, target: str | Path) -> Path:
+def write_hardest(pairs: Sequence[HardPair], faces: str | Path, target: str | Path) -> Path:
     """Write hard pairs as one picture (PNG), as `draw_hardest` draws them."""
-    picture = draw_hardest(pairs, data)
+    picture = draw_hardest(pairs, faces)
     target = Path(target)
     with whole_file(target) as file:
         file.write(picture.light)
     return target
 
 
-def draw_hardest(pairs: Sequence[HardPair], data: str | Path, *, says: str = "the hardest pairs") -> Picture:
+def draw_hardest(pairs: Sequence[HardPair], faces: str | Path, *, says: str = "the hardest pairs") -> Picture:
     """Hard pairs as one picture: two faces side by side, below them which kind it is and the cosine.
 
-    `data` is the set of faces that the pairs' paths belong to.
+    `faces` is the set of faces that the pairs' paths belong to.
     """
     if not pairs:
         raise UserError("no pair to draw; wanted at least 1")
-    faces = open_set(data)
-    places = {path: place for place, path in enumerate(faces.paths)}
+    found = open_set(faces)
+    places = {path: place for place, path in enumerate(found.paths)}
     unknown = [path for pair in pairs for path in (pair.left, pair.right) if path not in places]
     if unknown:
-        raise DataFormatError(f"{data}: {unknown[0]} is not in it; name the set that the pairs are of")
-    read = {path: read_face(faces, places[path], None) for pair in pairs for path in pair[:2]}
+        raise DataFormatError(f"{faces}: {unknown[0]} is not in it; name the set that the pairs are of")
+    read = {path: read_face(found, places[path], None) for pair in pairs for path in pair[:2]}
     sizes = {face.shape for face in read.values()}
     if len(sizes) > 1:
-        raise DataFormatError(f"{data}: faces of sizes {sorted(sizes)}; wanted aligned ones, all of one size")
+        raise DataFormatError(f"{faces}: faces of sizes {sorted(sizes)}; wanted aligned ones, all of one size")
     tiles = np.stack([_tile(read[pair.left], read[pair.right], pair) for pair in pairs])
     return contact_sheet(tiles, COLUMNS, says=says)
 
 
-def _tile(left: NDArray[np.uint8], right: NDArray[np.uint8], pair: HardPair) -> NDArray[np.uint8]:
+def _tile(left: UInt8, right: UInt8, pair: HardPair) -> UInt8:
     """Two faces with a strip below, in green for one person and in red for two; framed."""
     import cv2
 

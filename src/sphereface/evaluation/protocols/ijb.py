@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Float64, Integers
 from sphereface.choices import IjbName, Missing, Repeats
 from sphereface.contract import Card
 from sphereface.data.lists.ijb import AlignedFaces, IjbFiles, Member, find_lists, read_found_faces
 from sphereface.data.lists.ijb_files import IjbLists, read_ijb
 from sphereface.data.manifest import require_faces
+from sphereface.data.reading import require_missing
 from sphereface.embed.store import FeatureStore, Rows, open_features
 from sphereface.errors import DataFormatError, Setting, UserError
 from sphereface.evaluation.rules.galleries import FPIRS as FPIRS
@@ -26,11 +27,9 @@ from sphereface.evaluation.rules.galleries import search_galleries
 from sphereface.evaluation.rules.pairs import FEATURES
 from sphereface.evaluation.rules.template_pairs import BLOCK, FARS, TemplateVerification, verify_templates
 from sphereface.evaluation.rules.templates import Templates, pool_templates
-from sphereface.evaluation.sources import Embeds, Progress, find_images, gather, silent
+from sphereface.evaluation.sources import Embeds, find_images, gather
 from sphereface.metrics.rates import ROUNDS, Rate
-
-Floats = NDArray[np.float64]
-Places = NDArray[np.integer[Any]]
+from sphereface.progress import Progress, silent
 
 TIES = "a wrong template that scores as high as the mate goes before it; what ties with the first refused is refused"
 
@@ -124,7 +123,7 @@ def evaluate_ijb(
     """Score features on IJB-B or IJB-C, 1:1 and 1:N as far as `meta` has the lists.
 
     `features` are what `sphereface embed` wrote, or an embedder, which then wants `faces`, the folder of aligned ones.
-    FeatureStore of one media are averaged, then those of a template's media; `unit_length` brings each to length one
+    Features of one media are averaged, then those of a template's media; `unit_length` brings each to length one
     before, `score_weights` multiplies it by its detection score. A listed image that is not there or cannot be read is
     an error, or with `missing="skip"` it is left out, and so are templates without any image, counted and named. A
     pair that is listed twice is an error, or with `repeats="keep"` counts twice, which is noted.
@@ -165,7 +164,7 @@ def evaluate_ijb(
 
 
 class _Source(NamedTuple):
-    """FeatureStore of the listed images."""
+    """Features of the listed images."""
 
     features: Rows
     rows: Mapping[str, int]  # by the image's name in the lists
@@ -220,7 +219,7 @@ def _absent_images(
     return absent
 
 
-def _detection_scores(files: IjbFiles, members: Sequence[Member]) -> Floats:
+def _detection_scores(files: IjbFiles, members: Sequence[Member]) -> Float64:
     """How sure the detector was of each face."""
     if files.faces is None:
         raise DataFormatError(f"{files.members.parent}: no list of detection scores, name_5pts_score.txt, for weights")
@@ -279,7 +278,7 @@ def _identify(
     return search_galleries(found, who, galleries, fpirs=fpirs, ranks=ranks, rounds=rounds, seed=seed)
 
 
-def _present(listed: Mapping[int, int], templates: Templates) -> tuple[Places, Places]:
+def _present(listed: Mapping[int, int], templates: Templates) -> tuple[Integers, Integers]:
     """Places and subjects of the listed templates that have features."""
     places, subjects = templates.find(list(listed)), np.array(list(listed.values()))
     return places[places >= 0], subjects[places >= 0]
@@ -307,8 +306,7 @@ def _check_choices(
     block: int,
 ) -> None:
     """Refuse unknown choices before anything is read."""
-    if missing not in get_args(Missing):
-        raise UserError(f"missing is {missing!r}; choose one of {', '.join(get_args(Missing))}")
+    require_missing(missing)
     if repeats not in get_args(Repeats):
         raise UserError(f"repeats is {repeats!r}; choose one of {', '.join(get_args(Repeats))}")
     if not all(0 < rate <= 1 for rate in (*fars, *fpirs)):

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Int64
 from sphereface.choices import Missing, PairRule
 from sphereface.data.formats.bins import read_bin
 from sphereface.data.lists.pairs import folds_in_a_row, read_pairs
@@ -21,8 +21,9 @@ from sphereface.embed.store import FeatureStore
 from sphereface.errors import DataFormatError, UserError
 from sphereface.evaluation.protocols.pair_lists import PLAIN, names_of, people_of, refuse_absent, refuse_repeats
 from sphereface.evaluation.rules.pairs import Asked, PairsResult, Problem
-from sphereface.evaluation.sources import Embeds, Progress, find_images, gather, open_source, silent
+from sphereface.evaluation.sources import Embeds, find_images, gather, open_source
 from sphereface.metrics.rates import FARS, ROUNDS
+from sphereface.progress import Progress, silent
 
 PAIRS, DEV_TRAIN, DEV_TEST = "pairs.txt", "pairsDevTrain.txt", "pairsDevTest.txt"  # as LFW calls its lists
 
@@ -32,7 +33,7 @@ PathLike = str | Path
 
 def evaluate_lfw(
     embedder: Embeds | FeatureStore,
-    root: PathLike | None = None,
+    faces: PathLike | None = None,
     pairs: PathLike | tuple[PathLike, PathLike] | None = None,
     *,
     view: View = 2,
@@ -44,31 +45,31 @@ def evaluate_lfw(
     seed: int = 0,
     progress: Progress = silent,
 ) -> PairsResult:
-    """Score a model on LFW's pairs, or on any list of pairs with folds; `root` holds aligned faces, or is a `.bin`.
+    """Score a model on LFW's pairs, or on any list of pairs with folds; `faces` holds aligned faces, or is a `.bin`.
 
     `pairs` is a list, for view 1 two of them (DevTrain, DevTest), or the folder where they lie under LFW's names; where
-    it is not given, that is `root`. A list may say `.jpg` where the faces are `.png`. A listed image that is not there
+    it is not given, that is `faces`. A list may say `.jpg` where an image is `.png`. A listed image that is not there
     or cannot be read is an error, or with `missing="skip"` its pairs are left out, counted and named. Stored features
-    of the images, of one model or joined, serve as well as an embedder; then `root` is needed for lists only.
+    of the images, of one model or joined, serve as well as an embedder; then `faces` is needed for lists only.
 
     >>> print(evaluate_lfw(Embedder.load("model.onnx"), "lfw-112x96", "pairs.txt", all_rules=True).table())
     """
-    root = None if root is None else Path(root)
+    folder = None if faces is None else Path(faces)
     asked = Asked(rule, all_rules, missing, tuple(fars), rounds, seed)
-    if root is not None and root.suffix.lower() == ".bin":
+    if folder is not None and folder.suffix.lower() == ".bin":
         if pairs is not None or view != 2:
-            raise UserError(f"{root} holds its own pairs, without views; leave out `pairs` and `view`")
-        return _evaluate_bin(embedder, root, asked, progress)
-    lists = _lists(root, pairs, view)
+            raise UserError(f"{folder} holds its own pairs, without views; leave out `pairs` and `view`")
+        return _evaluate_bin(embedder, folder, asked, progress)
+    lists = _lists(folder, pairs, view)
     read = [read_pairs(path) for path in lists]
     everything = [pair for each in read for pair in each]
     refuse_repeats(everything, " and ".join(str(path) for path in lists), "images", PLAIN)
     if view == 2 and len({pair.fold for pair in everything}) < 2 and asked.holds_out:
         raise UserError(f"{lists[0]}: one fold, so that none can be held out; wanted ten, or two lists with view=1")
-    source = open_source(embedder, root)
+    source = open_source(embedder, folder)
     places = find_images(names_of(everything), source.paths)
     if missing == "fail":
-        refuse_absent(everything, places, str(root or source.name), "images", "align again with --misses centre")
+        refuse_absent(everything, places, str(folder or source.name), "images", "align again with --misses centre")
     gathered = source.gather(places.values(), missing=missing, progress=progress)
     rows = {name: gathered.rows.get(place, -1) for name, place in places.items()}
     problem = Problem(
@@ -85,28 +86,12 @@ def evaluate_lfw(
     return asked.judge(problem, gathered, {**absent, **gathered.unreadable}, source.card)
 
 
-def evaluate_bin(
-    embedder: Embeds,
-    path: PathLike,
-    *,
-    rule: PairRule = "authors",
-    all_rules: bool = False,
-    missing: Missing = "fail",
-    fars: Sequence[float] = FARS,
-    rounds: int = ROUNDS,
-    seed: int = 0,
-    progress: Progress = silent,
-) -> PairsResult:
-    """Score a model on one of InsightFace's pair sets: LFW, CFP-FP, AgeDB-30, CALFW, CPLFW, RFW as `.bin` files.
+def _evaluate_bin(embedder: Embeds | FeatureStore, path: Path, asked: Asked, progress: Progress) -> PairsResult:
+    """Score one of InsightFace's pair sets: LFW, CFP-FP, AgeDB-30, CALFW, CPLFW, RFW as `.bin` files.
 
     Such a file names neither folds nor people: ten folds are taken in a row, as InsightFace does, and intervals are
-    Wilson's. `missing` is for images that cannot be read.
+    Wilson's.
     """
-    asked = Asked(rule, all_rules, missing, tuple(fars), rounds, seed)
-    return _evaluate_bin(embedder, Path(path), asked, progress)
-
-
-def _evaluate_bin(embedder: Embeds | FeatureStore, path: Path, asked: Asked, progress: Progress) -> PairsResult:
     if isinstance(embedder, FeatureStore):
         raise UserError(f"{path} names no images that features could be found by; give a model instead of features")
     found = read_bin(path)
@@ -144,7 +129,7 @@ class BinFaces:
     people: Sequence[str] = ("unknown",)
 
     @property
-    def labels(self) -> NDArray[np.int64]:
+    def labels(self) -> Int64:
         """One nameless person's."""
         return np.zeros(len(self.images), dtype=np.int64)
 
@@ -153,7 +138,7 @@ class BinFaces:
         return self.images[index]
 
 
-def _lists(root: Path | None, pairs: PathLike | tuple[PathLike, PathLike] | None, view: View) -> list[Path]:
+def _lists(faces: Path | None, pairs: PathLike | tuple[PathLike, PathLike] | None, view: View) -> list[Path]:
     """The files that list the pairs: one for view 2, DevTrain and DevTest for view 1."""
     if view not in (1, 2):
         raise UserError(f"view is {view!r}; wanted 1 (development) or 2 (reporting)")
@@ -161,7 +146,7 @@ def _lists(root: Path | None, pairs: PathLike | tuple[PathLike, PathLike] | None
     if isinstance(pairs, tuple):
         found = [Path(path) for path in pairs]
     else:
-        given = root if pairs is None else pairs
+        given = faces if pairs is None else pairs
         if given is None:
             raise UserError(f"neither a set nor a list is named; wanted {' and '.join(names)}, or where they lie")
         place = Path(given)

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from sphereface.arrays import Bools, Float32, Float64, Floating, Integers
 from sphereface.choices import ProtocolSize
-from sphereface.data.files.writing import Progress, silent
 from sphereface.errors import UserError
 from sphereface.evaluation.protocols.noise import UnmatchedNoise
 from sphereface.evaluation.streaming.highest_pairs import HighestPairs
 from sphereface.evaluation.streaming.mates import MateCounts
-from sphereface.evaluation.streaming.scores import Features, Floats, Places, Scores, Units
+from sphereface.evaluation.streaming.scores import StreamedScores
 from sphereface.metrics.upper_tail import UpperTail, allowed
+from sphereface.progress import Progress, silent
 
-Bools = NDArray[np.bool_]
 Sizes = Sequence[int] | Mapping[int, ArrayLike]
 
 SIZES = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
@@ -46,7 +46,7 @@ class AtSize:
     size: int  # as listed
     distractors: int  # that counted: without noise, if it was left out
     pairs: int  # (probe, mate), ordered
-    cmc: Floats  # share of pairs at rank 1, at most 2, ...
+    cmc: Float64  # share of pairs at rank 1, at most 2, ...
     verification: UpperTail
 
     @property
@@ -103,9 +103,9 @@ class MegaFaceResult:
 
 
 def evaluate_megaface(
-    probes: Features,
+    probes: Floating,
     people: ArrayLike,
-    distractors: Features,
+    distractors: Floating,
     *,
     sizes: Sizes | None = None,
     ranks: int = 1_000,
@@ -129,7 +129,7 @@ def evaluate_megaface(
         raise UserError(f"unknown protocol {protocol!r}; choose small (trained on under {SMALL:,} images) or large")
     if ranks < 1:
         raise UserError(f"ranks is {ranks}; wanted at least 1")
-    scores = Scores(probes, distractors, block=block)
+    scores = StreamedScores(probes, distractors, block=block)
     names, who = np.unique(np.asarray(people), return_inverse=True)
     if who.shape != (len(probes),):
         raise UserError(f"people have shape {np.shape(people)}; wanted one for each of {len(probes):,} probes")
@@ -148,7 +148,7 @@ def evaluate_megaface(
             gallery.add(first, piece)
             if done in gallery.stops.values():
                 gallery.stop(done)
-        progress(done)
+        progress(done, stops[-1])
     return MegaFaceResult(
         probe_set, protocol, len(probes), len(names), int((~is_clean[0]).sum()), int((~is_clean[1]).sum()),
         tuple(_at_sizes(raw)), tuple(_at_sizes(cleaned)) if has_noise else None, ranks, far,
@@ -159,12 +159,12 @@ def evaluate_megaface(
 class _Pairs:
     """Every ordered pair of two photos of one person."""
 
-    rows: Places
-    mates: Places
-    scores: Floats
+    rows: Integers
+    mates: Integers
+    scores: Float64
 
 
-def _mates(scores: Scores, who: Places) -> _Pairs:
+def _mates(scores: StreamedScores, who: Integers) -> _Pairs:
     order = np.argsort(who, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(who[order])) + 1)
     rows = np.concatenate([np.repeat(group, len(group) - 1) for group in groups])
@@ -174,7 +174,7 @@ def _mates(scores: Scores, who: Places) -> _Pairs:
     return _Pairs(rows, mates, scores.among_probes(rows, mates))
 
 
-def _others(group: Places) -> Places:
+def _others(group: Integers) -> Integers:
     """For each photo of a person in turn, all others."""
     everyone = np.tile(group, (len(group), 1))
     return np.asarray(everyone[~np.eye(len(group), dtype=bool)])
@@ -185,7 +185,7 @@ class _Gallery:
 
     def __init__(
         self,
-        scores: Scores,
+        scores: StreamedScores,
         pairs: _Pairs,
         kept: tuple[Bools, Bools],
         stops: Mapping[int, int],
@@ -213,7 +213,7 @@ class _Gallery:
         self.positives = -np.sort(-self.mates.scores)
         self.found: dict[int, AtSize] = {}
 
-    def add(self, first: int, piece: Units) -> None:
+    def add(self, first: int, piece: Float32) -> None:
         """Take the approximate scores (P, w) of distractors from place `first` on."""
         kept = self.columns[first : first + piece.shape[1]]
         picked = np.flatnonzero(kept)
@@ -252,7 +252,7 @@ class _Gallery:
 
 
 def _galleries(
-    scores: Scores,
+    scores: StreamedScores,
     pairs: _Pairs,
     chosen: Mapping[int, int | Bools],
     kept: tuple[Bools, Bools],

@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sphereface.arrays import Bools, Floating, Integers
 from sphereface.data.lists.devkit import read_distractors, read_probes, rows_of
 from sphereface.data.lists.megaface import MegaFaceImage
-from sphereface.errors import DataFormatError
-from sphereface.evaluation.protocols.megaface import Bools, MegaFaceResult, Sizes, evaluate_megaface
+from sphereface.errors import DataFormatError, UserError
+from sphereface.evaluation.protocols.megaface import MegaFaceResult, Sizes, evaluate_megaface
 from sphereface.evaluation.protocols.noise import UnmatchedNoise, match_noise
 from sphereface.evaluation.sources import PathLike, open_listed
-from sphereface.evaluation.streaming.scores import Features, Places
 
 
 @dataclass(frozen=True)
 class MegaFaceSet:
     """Features with the lists that belong to them; `sizes` as `evaluate_megaface` takes them."""
 
-    probes: Features
+    probes: Floating
     people: NDArray[np.str_]
-    distractors: Features
+    distractors: Floating
     noisy_probes: Bools | None
     noisy_distractors: Bools | None
     sizes: Sizes | None
@@ -34,14 +34,6 @@ class MegaFaceSet:
         known = {"sizes": self.sizes, "noisy_probes": self.noisy_probes, "noisy_distractors": self.noisy_distractors}
         result = evaluate_megaface(self.probes, self.people, self.distractors, **(known | options))
         return replace(result, unmatched_noise=self.unmatched_noise)
-
-    def passed(self, sizes: Sequence[int] = ()) -> int:
-        """How many distractors `evaluate` goes through, at `sizes` or else at its own: up to the last that counts."""
-        if sizes:
-            return max(sizes)
-        if isinstance(self.sizes, Mapping):
-            return 1 + max(int(np.max(rows)) for rows in self.sizes.values())
-        return len(self.distractors) if self.sizes is None else max(self.sizes)
 
 
 def load_megaface(
@@ -95,12 +87,12 @@ def sizes_of(lists: Sequence[PathLike]) -> dict[int, PathLike]:
     return found
 
 
-def _rows_listed(path: PathLike, distractors: Sequence[MegaFaceImage]) -> Places:
+def _rows_listed(path: PathLike, distractors: Sequence[MegaFaceImage]) -> Integers:
     try:
         return rows_of(read_distractors(path), distractors)
     except DataFormatError:
         raise
-    except ValueError as error:
+    except UserError as error:
         raise DataFormatError(f"{path}: {error}") from error
 
 

@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from sphereface.data.lists.devkit import Bools, find_noise, read_noise
+from sphereface.arrays import Bools
+from sphereface.data.lists.devkit import find_noise, read_noise
 from sphereface.data.lists.megaface import MegaFaceImage
 from sphereface.errors import DataFormatError
 

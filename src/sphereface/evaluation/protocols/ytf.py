@@ -22,8 +22,9 @@ from sphereface.evaluation.rules.pairs import Asked, features_for, how_it_was_fo
 from sphereface.evaluation.rules.verification import RULES, VerificationReport, side_by_side, verification_report
 from sphereface.evaluation.rules.videos import JUDGES, ON_SCORES, Judge
 from sphereface.evaluation.rules.videos import POLICIES as POLICIES
-from sphereface.evaluation.sources import Embeds, NoneUsable, Progress, Source, open_source, silent
+from sphereface.evaluation.sources import Embeds, NoneUsable, Source, open_source
 from sphereface.metrics.rates import FARS, ROUNDS
+from sphereface.progress import Progress, silent
 
 SPLITS = "splits.txt"  # as YTF calls its list; there is a `splits_corrected.txt` too
 FRAMES = 100  # of a video; with so many, users of the paper's model report 97 %, otherwise 91 to 94 %
@@ -110,7 +111,7 @@ class VideosResult:
 
 def evaluate_ytf(
     embedder: Embeds | FeatureStore,
-    root: PathLike | None = None,
+    faces: PathLike | None = None,
     splits: PathLike | None = None,
     *,
     frames: int = FRAMES,
@@ -124,28 +125,28 @@ def evaluate_ytf(
     scratch: PathLike | None = None,
     progress: Progress = silent,
 ) -> VideosResult:
-    """Score a model on pairs of videos over held-out splits; `root` holds aligned frames as `Name/0/frame.jpg`.
+    """Score a model on pairs of videos over held-out splits; `faces` holds aligned frames as `Name/0/frame.jpg`.
 
     `splits` is YTF's list, as published or corrected, or the folder where it lies as `splits.txt`; where it is not
-    given, that is `root`. Of each video up to `frames` frames count, evenly spaced in the order of their numbers. A
+    given, that is `faces`. Of each video up to `frames` frames count, evenly spaced in the order of their numbers. A
     listed video that is not there is an error, as is a frame that cannot be read; with `missing="skip"` the pairs of
     such videos are left out, counted and named, and such a frame is left out of its video. Memory holds the pixels and
     features of one video, and one mean for each; `policy="max-score"` keeps all features in a file in `scratch`, by
     default where temporary files go: 4 bytes a number, 1.4 GB for the 3,425 videos of YTF with 1,024 numbers a frame.
-    Stored features of the frames, of one model or joined, serve as well as an embedder; then `root` is needed for the
+    Stored features of the frames, of one model or joined, serve as well as an embedder; then `faces` is needed for the
     list only.
 
     >>> print(evaluate_ytf(Embedder.load("model.onnx"), "ytf-112x96", "splits_corrected.txt").table())
     """
-    root = None if root is None else Path(root)
+    folder = None if faces is None else Path(faces)
     asked = Asked(rule, all_rules, missing, tuple(fars), rounds, seed)
     _check_choices(policy, frames, scratch)
-    listing = _listing(root, splits)
+    listing = _listing(folder, splits)
     pairs = _read(listing, asked)
-    source = open_source(embedder, root)
+    source = open_source(embedder, folder)
     videos = _frames_of(names_of(pairs), source.paths)
     if missing == "fail":
-        refuse_absent(pairs, videos, str(root or source.name), "videos", "add them")
+        refuse_absent(pairs, videos, str(folder or source.name), "videos", "add them")
     chosen = {name: evenly(places, frames) for name, places in videos.items()}
     with tempfile.TemporaryFile(dir=scratch) as file:
         judge = JUDGES[policy](source.card.feature_rule == "concatenate", file)
@@ -191,8 +192,8 @@ def _check_choices(policy: FramePolicy, frames: int, scratch: PathLike | None) -
         raise UserError(f"{scratch}: no such folder; wanted one for a temporary file")
 
 
-def _listing(root: Path | None, splits: PathLike | None) -> Path:
-    given = root if splits is None else splits
+def _listing(faces: Path | None, splits: PathLike | None) -> Path:
+    given = faces if splits is None else splits
     if given is None:
         raise UserError(f"neither a set nor a list is named; wanted YTF's {SPLITS}, or the folder where it lies")
     place = Path(given)

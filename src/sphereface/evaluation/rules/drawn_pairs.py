@@ -5,26 +5,24 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Bools, Int64
 from sphereface.errors import UserError
 
 PAIRS = 3_000  # of either kind, as many as in LFW
 FOLDS = 10
 
-Ints = NDArray[np.int64]
-
 
 class Pairs(NamedTuple):
     """Pairs of images: the places of the two, whether they show one person, and the fold; each (P,)."""
 
-    left: Ints
-    right: Ints
-    same: NDArray[np.bool_]
-    fold: Ints
+    left: Int64
+    right: Int64
+    same: Bools
+    fold: Int64
 
 
-def draw_pairs(people: Ints, *, pairs: int = PAIRS, folds: int = FOLDS, seed: int = 0) -> Pairs:
+def draw_pairs(people: Int64, *, pairs: int = PAIRS, folds: int = FOLDS, seed: int = 0) -> Pairs:
     """As many same as different pairs of images, at most `pairs` of either kind, none twice, nobody in two folds.
 
     `people` (N,) says whose each image is. A fold takes two people, so few people make few folds. Everybody's first
@@ -52,7 +50,7 @@ def draw_pairs(people: Ints, *, pairs: int = PAIRS, folds: int = FOLDS, seed: in
 
 
 def _pairs_of(
-    group: Sequence[Ints], most: int, rng: np.random.Generator
+    group: Sequence[Int64], most: int, rng: np.random.Generator
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """Same and different pairs among the images of some people, as many of the one as of the other."""
     counts = np.array([len(photos) for photos in group])
@@ -71,7 +69,7 @@ def _pairs_of(
     return same, different
 
 
-def _couple(photos: Ints, number: int) -> tuple[int, int]:
+def _couple(photos: Int64, number: int) -> tuple[int, int]:
     """The number-th pair (i, j), i < j, of some photos: j (j - 1) / 2 pairs come before those that end in j."""
     j = (1 + math.isqrt(1 + 8 * number)) // 2
     return _ordered(photos[number - j * (j - 1) // 2], photos[j])
@@ -81,7 +79,7 @@ def _ordered(a: np.int64, b: np.int64) -> tuple[int, int]:
     return int(min(a, b)), int(max(a, b))
 
 
-def _spread(sizes: Ints, count: int, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
+def _spread(sizes: Int64, count: int, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
     """`count` different places (group, item below its size), every group's first before any group's second."""
     assert count <= sizes.sum(), "more places than there are"
     taken = np.zeros_like(sizes)

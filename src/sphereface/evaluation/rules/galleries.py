@@ -8,14 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sphereface.evaluation.rules.search import Search, search_gallery
-from sphereface.evaluation.streaming.scores import Units
+from sphereface.arrays import Float32, Float64, Integers
+from sphereface.evaluation.rules.search import SearchResult, search_gallery
 from sphereface.metrics.rates import ROUNDS, Rate, is_supported, rates_over_people
-
-Floats = NDArray[np.float64]
-Places = NDArray[np.integer[Any]]
 
 FPIRS = (1e-1, 1e-2)
 RANKS = (1, 5, 10)
@@ -31,7 +27,7 @@ class GalleryRates:
     strangers: int  # probes whose subject is not
     rank: Mapping[int, Rate]  # share of mated probes with their mate at this rank or before
     tpir: Mapping[float, Rate | None]  # by FPIR; None where there are too few strangers to tell
-    search: Search | None = field(default=None, repr=False, compare=False)  # every probe, for curves; the mean has none
+    search: SearchResult | None = field(default=None, repr=False, compare=False)  # for curves; the mean has none
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -46,9 +42,9 @@ class GalleryRates:
 
 
 def search_galleries(
-    probes: Units,
-    who: Places,
-    galleries: Mapping[str, tuple[Units, Places]],
+    probes: Float32,
+    who: Integers,
+    galleries: Mapping[str, tuple[Float32, Integers]],
     *,
     fpirs: Sequence[float] = FPIRS,
     ranks: Sequence[int] = RANKS,
@@ -65,7 +61,7 @@ def search_galleries(
     }
     shared = [fpir for fpir in fpirs if all(fpir in each for each in told.values())]
 
-    def measure(weights: Floats) -> Floats:
+    def measure(weights: Float64) -> Float64:
         each = [search.rates(ranks, told[name], weights) for name, search in searches.items()]
         common = [search.rates(ranks, shared, weights) for search in searches.values()]
         return np.concatenate([*each, np.mean(common, axis=0)])

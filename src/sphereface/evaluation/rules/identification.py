@@ -17,15 +17,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from sphereface.arrays import Bools, Float64, Int64, unit_rows
 from sphereface.errors import UserError
-from sphereface.metrics.impostors import SCORES, unit_rows
+from sphereface.metrics.impostors import SCORES
 from sphereface.metrics.rates import ROUNDS, Rate, is_supported, rates_over_people
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 FPIRS = (1e-1, 1e-2, 1e-3)
 RANKS = 20
@@ -111,14 +108,14 @@ class Identification:
 class _Probes(NamedTuple):
     """Photos that are looked up, each (N,): whose, and whether and how well they were found in one split."""
 
-    people: Ints
+    people: Int64
     found: Bools  # at rank 1
-    score: Floats  # with its own person (known), or the best with anyone (strangers)
+    score: Float64  # with its own person (known), or the best with anyone (strangers)
 
 
 class _Split(NamedTuple):
-    closed_people: Ints
-    ranks: Ints
+    closed_people: Int64
+    ranks: Int64
     known: _Probes
     strangers: _Probes  # falling in score
 
@@ -154,7 +151,7 @@ def identify(
     shown = [fpir for fpir in fpirs if is_supported(fpir, fewest)]
     cmc = np.mean([[(split.ranks <= rank).mean() for rank in range(1, ranks + 1)] for split in made], axis=0)
 
-    def measure(drawn: Floats) -> Floats:
+    def measure(drawn: Float64) -> Float64:
         return np.asarray(np.mean([_measure(split, drawn, shown) for split in made], axis=0))
 
     everybody = np.arange(len(names))
@@ -208,7 +205,7 @@ def _rng(seed: int, split: int) -> np.random.Generator:
 
 
 def _split(
-    unit: Floats, who: Ints, able: Ints, gallery_photos: int, num_known: int, rng: np.random.Generator
+    unit: Float64, who: Int64, able: Int64, gallery_photos: int, num_known: int, rng: np.random.Generator
 ) -> _Split:
     """Enrol, look everybody up, and say how it went."""
     enrolled = np.zeros(len(who), dtype=bool)
@@ -233,7 +230,9 @@ def _split(
     return _Split(who[closed], rank[closed], _Probes(who[probes], found, mate[probes]), strangers)
 
 
-def _looked_up(unit: Floats, templates: Floats, column: Ints, is_known: Bools) -> tuple[Ints, Floats, Floats, Floats]:
+def _looked_up(
+    unit: Float64, templates: Float64, column: Int64, is_known: Bools
+) -> tuple[Int64, Float64, Float64, Float64]:
     """Of each photo: its person's rank among all, the score with it, the best of the known, the best of known others.
 
     Where a person is not enrolled, rank and score mean nothing. A matrix product finds who is best, but the scores are
@@ -257,7 +256,7 @@ def _looked_up(unit: Floats, templates: Floats, column: Ints, is_known: Bools) -
     return rank, mate, best, others
 
 
-def _refused(strangers: _Probes, fpir: float, weights: Floats) -> float:
+def _refused(strangers: _Probes, fpir: float, weights: Float64) -> float:
     """The highest score that must not pass if at most a share of strangers' probes may."""
     passed = np.cumsum(weights)
     last_of_tie = np.append(strangers.score[1:] != strangers.score[:-1], True)
@@ -273,7 +272,7 @@ def _threshold(split: _Split, fpir: float) -> float:
     return float(both[both > refused].min(initial=np.inf))
 
 
-def _measure(split: _Split, drawn: Floats, fpirs: Sequence[float]) -> Floats:
+def _measure(split: _Split, drawn: Float64, fpirs: Sequence[float]) -> Float64:
     """Rank 1 in the closed set, and DIR at each FPIR, where people count so often; nan where nobody is left."""
     closed, known, strangers = (
         drawn[people] for people in (split.closed_people, split.known.people, split.strangers.people)

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Bools, Float32, Int64
 from sphereface.choices import Missing, PairRule
 from sphereface.contract import Card
+from sphereface.data.reading import require_missing
 from sphereface.errors import DataFormatError, UserError
 from sphereface.evaluation.rules.verification import (
     RULES,
@@ -86,11 +87,11 @@ class Problem(NamedTuple):
     """Pairs as rows of features; -1 where an image could not be used."""
 
     data: str
-    left: NDArray[np.int64]
-    right: NDArray[np.int64]
-    same: NDArray[np.bool_]
-    fold: NDArray[np.int64]
-    held_out: NDArray[np.bool_] | None  # view 1: which pairs are judged; the others are learned from
+    left: Int64
+    right: Int64
+    same: Bools
+    fold: Int64
+    held_out: Bools | None  # view 1: which pairs are judged; the others are learned from
     people: tuple[Sequence[str], Sequence[str]] | None
     notes: tuple[str, ...]
 
@@ -109,8 +110,7 @@ class Asked:
     def __post_init__(self) -> None:
         if self.rule not in RULES:
             raise UserError(f"unknown rule {self.rule!r}; choose one of {', '.join(RULES)}")
-        if self.missing not in get_args(Missing):
-            raise UserError(f"missing is {self.missing!r}; choose one of {', '.join(get_args(Missing))}")
+        require_missing(self.missing)
         if not all(0 < far <= 1 for far in self.fars):
             raise UserError(f"fars are {self.fars}; wanted shares, above 0 up to 1")
 
@@ -162,9 +162,7 @@ class Asked:
         )
 
 
-def _verify(
-    problem: Problem, features: NDArray[np.float32], usable: NDArray[np.bool_], rule: PairRule, *, mirrored: bool
-) -> Verification:
+def _verify(problem: Problem, features: Float32, usable: Bools, rule: PairRule, *, mirrored: bool) -> Verification:
     left, right = features[problem.left[usable]], features[problem.right[usable]]
     same = problem.same[usable]
     if problem.held_out is not None:

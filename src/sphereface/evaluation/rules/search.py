@@ -1,27 +1,25 @@
 """Probes looked up in a gallery, 1:N: ranks of those who are in it, and how alike the others are to anyone there."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from sphereface.evaluation.streaming.scores import Scores, Units
-
-Floats = NDArray[np.float64]
-Places = NDArray[np.integer[Any]]
+from sphereface.arrays import Float32, Float64, Integers
+from sphereface.evaluation.streaming.scores import StreamedScores
 
 
-class Search(NamedTuple):
+class SearchResult(NamedTuple):
     """What looking probes up in a gallery found."""
 
-    mated: Places  # probes whose subject is in the gallery
-    ranks: Places  # of their best mates: 1 + how many templates of others score at least as high
-    scores: Floats  # of their best mates
-    strangers: Places  # the other probes
-    highest: Floats  # their highest scores with anyone
+    mated: Integers  # probes whose subject is in the gallery
+    ranks: Integers  # of their best mates: 1 + how many templates of others score at least as high
+    scores: Float64  # of their best mates
+    strangers: Integers  # the other probes
+    highest: Float64  # their highest scores with anyone
 
-    def rates(self, ranks: Sequence[int], fpirs: Sequence[float], weights: Floats) -> Floats:
+    def rates(self, ranks: Sequence[int], fpirs: Sequence[float], weights: Float64) -> Float64:
         """Shares of mated probes at each rank, and found at each FPIR, when probes (P,) count so often."""
         counts, strange = weights[self.mated], weights[self.strangers]
         if not counts.sum() or (len(fpirs) and not strange.sum()):
@@ -37,15 +35,20 @@ class Search(NamedTuple):
 
 
 def search_gallery(
-    probes: Units, probe_subjects: ArrayLike, gallery: Units, gallery_subjects: ArrayLike, *, block: int | None = None
-) -> Search:
+    probes: Float32,
+    probe_subjects: ArrayLike,
+    gallery: Float32,
+    gallery_subjects: ArrayLike,
+    *,
+    block: int | None = None,
+) -> SearchResult:
     """Look probes (P, D) up in a gallery (G, D), a `block` of it at a time, which changes the memory and no result.
 
     A matrix product finds what is near; whatever its rounding could decide is scored exactly, so ties are ties. Where a
     subject has several templates in the gallery, the best one is the mate and the others are nobody's rivals.
     """
     asked, known = np.asarray(probe_subjects), np.asarray(gallery_subjects)
-    scores = Scores(probes, gallery, block=block)
+    scores = StreamedScores(probes, gallery, block=block)
     rows, columns = _mates(asked, known)
     best = np.full(len(asked), -np.inf)
     np.maximum.at(best, rows, scores.exact(rows, columns))
@@ -64,10 +67,10 @@ def search_gallery(
         lowest = np.maximum(near.max(axis=1) - 2 * scores.error, highest[strangers] - scores.error)
         row, column = np.nonzero(near >= lowest[:, None])
         np.maximum.at(highest, strangers[row], scores.exact(strangers[row], column + first))
-    return Search(mated, 1 + before[mated], best[mated], strangers, highest[strangers])
+    return SearchResult(mated, 1 + before[mated], best[mated], strangers, highest[strangers])
 
 
-def _mates(asked: Places, known: Places) -> tuple[Places, Places]:
+def _mates(asked: Integers, known: Integers) -> tuple[Integers, Integers]:
     """Every probe with every template of its subject in the gallery."""
     order = np.argsort(known, kind="stable")
     begin = np.searchsorted(known[order], asked, side="left")

@@ -7,16 +7,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Bools, Float32, Float64, Int64, Integers
 from sphereface.errors import UserError
-from sphereface.evaluation.streaming.scores import Scores, Units
+from sphereface.evaluation.streaming.scores import StreamedScores
 from sphereface.metrics.rates import ROUNDS, Rate, is_supported, rates_over_people, wilson_rate
 from sphereface.metrics.upper_tail import UpperTail, allowed
-
-Floats = NDArray[np.float64]
-Places = NDArray[np.integer[Any]]
-Bools = NDArray[np.bool_]
 
 FARS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 BLOCK = 1 << 20  # pairs scored at a time
@@ -52,12 +48,12 @@ def _told(threshold: float | None) -> float | None:
 
 
 def verify_templates(
-    features: Units,
-    first: Places,
-    second: Places,
+    features: Float32,
+    first: Integers,
+    second: Integers,
     same: Bools,
     *,
-    subjects: Places | None = None,
+    subjects: Integers | None = None,
     fars: Sequence[float] = FARS,
     rounds: int = ROUNDS,
     seed: int = 0,
@@ -100,10 +96,10 @@ def verify_templates(
 
 
 def _tail(
-    features: Units, first: Places, second: Places, same: Bools, keep: int, block: int
-) -> tuple[UpperTail, NDArray[np.int64]]:
+    features: Float32, first: Integers, second: Integers, same: Bools, keep: int, block: int
+) -> tuple[UpperTail, Int64]:
     """All same pairs and the `keep` highest different ones; and the places of those and then of these among all."""
-    scores, highest = Scores(features, features), HighestScores(keep)
+    scores, highest = StreamedScores(features, features), HighestScores(keep)
     parts = [np.zeros(0)]
     for start in range(0, len(same), block):
         chunk = slice(start, start + block)
@@ -122,10 +118,10 @@ class HighestScores:
 
     def __init__(self, keep: int, *, room: int = ROOM) -> None:
         self.keep, self._room, self._cut = keep, room, -np.inf
-        self._parts: list[tuple[Floats, Places]] = [(np.zeros(0), np.zeros(0, dtype=np.int64))]
+        self._parts: list[tuple[Float64, Integers]] = [(np.zeros(0), np.zeros(0, dtype=np.int64))]
         self._held = 0
 
-    def add(self, scores: Floats, places: Places) -> None:
+    def add(self, scores: Float64, places: Integers) -> None:
         """Take scores and their places."""
         near = np.flatnonzero(scores >= self._cut)
         self._parts.append((scores[near], places[near]))
@@ -136,14 +132,14 @@ class HighestScores:
             self._parts, self._held = [(scores[best], places[best])], self.keep
             self._cut = float(scores[best].min())
 
-    def falling(self) -> tuple[Floats, Places]:
+    def falling(self) -> tuple[Float64, Integers]:
         """The highest scores, falling, and their places."""
         scores, places = (np.concatenate(part) for part in zip(*self._parts, strict=True))
         order = np.argsort(-scores, kind="stable")[: self.keep]
         return scores[order], places[order]
 
 
-def _meetings(subjects: Places, first: Places, second: Places, same: Bools) -> tuple[Places, Floats]:
+def _meetings(subjects: Integers, first: Integers, second: Integers, same: Bools) -> tuple[Integers, Float64]:
     """All people of pairs, (P,), and how often each two of them meet in different ones, (P, P).
 
     What all different pairs weigh in a draw of people needs no more: IJB-C's fifteen million are 100 MB so.
@@ -155,7 +151,7 @@ def _meetings(subjects: Places, first: Places, second: Places, same: Bools) -> t
     return people, counts.astype(np.float64)
 
 
-def _tars(tail: UpperTail, meetings: Floats, fars: Sequence[float], weights: Floats) -> Floats:
+def _tars(tail: UpperTail, meetings: Float64, fars: Sequence[float], weights: Float64) -> Float64:
     """True accept rates when pairs count so often: same ones, kept different ones, and then each person with himself.
 
     nan if nothing of either kind is left, or if the kept ones cannot decide.

@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from sphereface.arrays import Float32, Float64, Int64, require_directions, unit_rows
 from sphereface.embed.store import Rows
 from sphereface.errors import BadFeature, UserError
-from sphereface.evaluation.streaming.scores import Units, unit_rows
-
-Floats = NDArray[np.float64]
-Places = NDArray[np.int64]
 
 BLOCK = 8192  # images whose features are held at a time; a media is never cut
 
@@ -23,13 +20,13 @@ BLOCK = 8192  # images whose features are held at a time; a media is never cut
 class Templates:
     """Templates by rising number, (T,), and their features at length one, (T, D)."""
 
-    numbers: Places
-    features: Units
+    numbers: Int64
+    features: Float32
 
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def find(self, numbers: ArrayLike) -> Places:
+    def find(self, numbers: ArrayLike) -> Int64:
         """The places of templates; -1 for one that is not there."""
         wanted = np.asarray(numbers)
         place = np.minimum(np.searchsorted(self.numbers, wanted), len(self.numbers) - 1)
@@ -79,10 +76,12 @@ def pool_templates(
         means = np.add.reduceat(values, begins[first:last] - begins[first], axis=0) / counts[:, None]
         np.add.at(sums, owner[first:last], means)
     sums /= np.bincount(owner)[:, None]
-    return Templates(numbers, unit_rows(sums, what="template", places=numbers))
+    unit = unit_rows(sums, dtype=np.float32, what="template", places=numbers)
+    require_directions(unit, what="template", places=numbers)
+    return Templates(numbers, unit)
 
 
-def _blocks(begins: Places, block: int) -> list[tuple[int, int]]:
+def _blocks(begins: Int64, block: int) -> list[tuple[int, int]]:
     """Runs of whole media with at most so many images, or of one media that alone has more."""
     runs, first, count = [], 0, len(begins) - 1
     while first < count:
@@ -92,7 +91,7 @@ def _blocks(begins: Places, block: int) -> list[tuple[int, int]]:
     return runs
 
 
-def _lengths(values: Floats, places: Places, images: Sequence[str] | None, *, or_zero: bool) -> Floats:
+def _lengths(values: Float64, places: Int64, images: Sequence[str] | None, *, or_zero: bool) -> Float64:
     """The lengths of features, which are finite, and not zero where that matters."""
     lengths = np.sqrt((values * values).sum(axis=1))
     wrong = np.flatnonzero(~np.isfinite(lengths) | (or_zero & (lengths == 0)))
@@ -104,7 +103,7 @@ def _lengths(values: Floats, places: Places, images: Sequence[str] | None, *, or
     return np.asarray(lengths)
 
 
-def _check(features: Rows, of: Places, within: Places, row: Places, weight: Floats | None) -> None:
+def _check(features: Rows, of: Int64, within: Int64, row: Int64, weight: Float64 | None) -> None:
     """Raise unless everything has one length and names rows that are there."""
     shapes = {of.shape, within.shape, row.shape, of.shape if weight is None else weight.shape}
     if features.ndim != 2 or len(shapes) != 1 or of.ndim != 1 or not len(of):

@@ -7,18 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sphereface.arrays import Bools, Float64, Int64, unit_rows
 from sphereface.choices import PairRule
 from sphereface.errors import UserError
 from sphereface.metrics import FARS, Rate, best_threshold, rates_over_people, roc, wilson_rate
 from sphereface.metrics.rates import ROUNDS, is_supported
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-
 DISTANCES = np.arange(0, 4, 0.01)  # InsightFace's thresholds: 0, 0.01, ..., 3.99
 
 
-def as_it_is(scores: Floats) -> Floats:
+def as_it_is(scores: Float64) -> Float64:
     """Scores that are cosines already."""
     return scores
 
@@ -27,42 +25,42 @@ class Rule(NamedTuple):
     """Where scores and thresholds come from, and what a tie with the threshold is worth."""
 
     sentence: str  # what is done, for reports
-    scores: Callable[[Floats, Floats, Bools], Floats]  # (left, right, pairs that may be looked at) -> of all pairs
-    threshold: Callable[[Bools, Floats], float]  # (same, scores) of the pairs that may be looked at
-    correct: Callable[[Bools, Floats, float], Bools]  # (same, scores, threshold) of the pairs that are judged
+    scores: Callable[[Float64, Float64, Bools], Float64]  # (left, right, pairs that may be looked at) -> of all pairs
+    threshold: Callable[[Bools, Float64], float]  # (same, scores) of the pairs that may be looked at
+    correct: Callable[[Bools, Float64, float], Bools]  # (same, scores, threshold) of the pairs that are judged
     sums_mirrors: bool = False  # features of image and mirror image are added, not put side by side
     holds_out: bool = True  # may look at the other pairs only, never at those that are judged
-    cosine: Callable[[Floats], Floats] = as_it_is  # its scores on the scale of cosines, which all results have
+    cosine: Callable[[Float64], Float64] = as_it_is  # its scores on the scale of cosines, which all results have
 
 
-def _unit(features: Floats) -> Floats:
-    return np.asarray(features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12))
+def _unit(features: Float64) -> Float64:
+    return unit_rows(features, lengths=np.linalg.norm(features, axis=1))  # summed pairwise: rounds less
 
 
-def plain_cosine(left: Floats, right: Floats, _fit_on: Bools) -> Floats:
+def plain_cosine(left: Float64, right: Float64, _fit_on: Bools) -> Float64:
     """Cosines of the features as they are."""
     return np.asarray((_unit(left) * _unit(right)).sum(1))
 
 
-def centred_cosine(left: Floats, right: Floats, fit_on: Bools) -> Floats:
+def centred_cosine(left: Float64, right: Float64, fit_on: Bools) -> Float64:
     """Cosines after subtracting the mean feature of the pairs that may be looked at, both sides together."""
     mean = (left[fit_on].sum(0) + right[fit_on].sum(0)) / (2 * fit_on.sum())
     return np.asarray((_unit(left - mean) * _unit(right - mean)).sum(1))
 
 
-def minus_squared_distance(left: Floats, right: Floats, _fit_on: Bools) -> Floats:
+def minus_squared_distance(left: Float64, right: Float64, _fit_on: Bools) -> Float64:
     """Minus the squared distance of normalised features: 2 cos - 2, kept as InsightFace's numbers are for the ties."""
     return np.asarray(-np.square(_unit(left) - _unit(right)).sum(1))
 
 
-def first_best_distance(same: Bools, scores: Floats) -> float:
+def first_best_distance(same: Bools, scores: Float64) -> float:
     """Minus the first of InsightFace's distances with the best accuracy; a pair is taken for the same below it."""
     near, far = np.sort(-scores[same]), np.sort(-scores[~same])
     right = np.searchsorted(near, DISTANCES, side="left") + len(far) - np.searchsorted(far, DISTANCES, side="left")
     return -float(DISTANCES[np.argmax(right)])
 
 
-def best_cut(same: Bools, scores: Floats) -> float:
+def best_cut(same: Bools, scores: Float64) -> float:
     """The threshold, among the scores and infinity, with the best accuracy if pairs from it upwards pass; the highest.
 
     No threshold does better on these pairs: what they are decided with is an upper bound, not a forecast.
@@ -72,7 +70,7 @@ def best_cut(same: Bools, scores: Floats) -> float:
     return float(curve.thresholds[np.argmax(right)])
 
 
-def strictly_beyond(same: Bools, scores: Floats, threshold: float) -> Bools:
+def strictly_beyond(same: Bools, scores: Float64, threshold: float) -> Bools:
     """Same pairs are right above the threshold, different ones below; on it, everyone is wrong."""
     return np.where(same, scores > threshold, scores < threshold)
 
@@ -110,12 +108,12 @@ class Verification(NamedTuple):
     """Accuracy over held-out folds; `correct` says of each pair whether it was decided rightly."""
 
     accuracy: float  # the mean over folds
-    accuracies: Floats  # one a fold, in the order of their numbers
-    thresholds: Floats  # one a fold; cosines
+    accuracies: Float64  # one a fold, in the order of their numbers
+    thresholds: Float64  # one a fold; cosines
     correct: Bools
-    scores: Floats  # of each pair while its fold was held out; cosines
+    scores: Float64  # of each pair while its fold was held out; cosines
     same: Bools
-    fold: NDArray[np.int64]  # of each pair, counted from 0
+    fold: Int64  # of each pair, counted from 0
     rule: PairRule
 
 
@@ -175,7 +173,7 @@ def verify_held_out(
     )
 
 
-def _judge(rule: Rule, a: Floats, b: Floats, same: Bools, test: Bools, fit_on: Bools) -> tuple[Floats, float, Bools]:
+def _judge(rule: Rule, a: Float64, b: Float64, same: Bools, test: Bools, fit_on: Bools) -> tuple[Float64, float, Bools]:
     """Scores of the test pairs and the threshold, both as cosines, and which of these pairs are decided rightly."""
     scores = rule.scores(a, b, fit_on)
     threshold = rule.threshold(same[fit_on], scores[fit_on])
@@ -186,7 +184,7 @@ def _judge(rule: Rule, a: Floats, b: Floats, same: Bools, test: Bools, fit_on: B
 
 def _checked(
     left: ArrayLike, right: ArrayLike, same: ArrayLike, fold: ArrayLike, rule: PairRule, mirrored: bool
-) -> tuple[Floats, Floats, Bools, NDArray[Any]]:
+) -> tuple[Float64, Float64, Bools, NDArray[Any]]:
     a, b = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
     truth, folds = np.asarray(same).astype(bool), np.asarray(fold)
     if a.ndim != 2 or a.shape != b.shape or truth.shape != a.shape[:1] or folds.shape != a.shape[:1]:
@@ -262,7 +260,7 @@ def verification_report(
     same, different = int(verified.same.sum()), int((~verified.same).sum())
     known = [far for far in fars if is_supported(far, different)]
 
-    def measure(weights: Floats) -> Floats:
+    def measure(weights: Float64) -> Float64:
         if not weights[verified.same].any() or not weights[~verified.same].any():
             return np.full(3 + len(known), np.nan)
         curve = roc(verified.same, verified.scores, weights=weights)
@@ -295,7 +293,7 @@ def verification_report(
     )
 
 
-def _mean_over_folds(verified: Verification, weights: Floats) -> float:
+def _mean_over_folds(verified: Verification, weights: Float64) -> float:
     """The mean of the folds' accuracies where pairs count so often; a fold of which nothing is left has no say."""
     right = np.bincount(verified.fold, weights=weights * verified.correct)
     whole = np.bincount(verified.fold, weights=weights)

@@ -12,19 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import IO, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from sphereface.arrays import Bools, Float32, Float64, Int64, unit_rows
 from sphereface.choices import FramePolicy, PairRule
 from sphereface.data.lists.pairs import Pair
 from sphereface.errors import UserError
-from sphereface.evaluation.rules.verification import (
-    RULES,
-    Bools,
-    Floats,
-    Verification,
-    as_it_is,
-    verify_folds,
-)
+from sphereface.evaluation.rules.verification import RULES, Verification, as_it_is, verify_folds
 
 POLICIES: dict[FramePolicy, str] = {
     "mean-feature": "a video is the mean of the features, each at its own length, of up to {frames} evenly spaced "
@@ -43,7 +37,9 @@ ON_SCORES: dict[PairRule, str] = {
     "the thresholds 0, 0.01, ..., 3.99 the first best for the pairs of the other splits; same means below it",
     "best": RULES["best"].sentence,
 }
-FROM_COSINES: dict[PairRule, Callable[[Floats], Floats]] = {"insightface": lambda cosines: np.asarray(2 * cosines - 2)}
+FROM_COSINES: dict[PairRule, Callable[[Float64], Float64]] = {
+    "insightface": lambda cosines: np.asarray(2 * cosines - 2)
+}
 
 
 def verify_scores(cosines: ArrayLike, same: ArrayLike, fold: ArrayLike, *, rule: PairRule = "authors") -> Verification:
@@ -80,7 +76,7 @@ def verify_scores(cosines: ArrayLike, same: ArrayLike, fold: ArrayLike, *, rule:
 class Judge(Protocol):
     """Hears the features of one video after the other, keeps what its policy needs, and judges pairs of them."""
 
-    def add(self, name: str, features: NDArray[np.float32], /) -> None:
+    def add(self, name: str, features: Float32, /) -> None:
         """Take the features (F, D) of a video's frames."""
 
     def verify(self, pairs: Sequence[Pair], rule: PairRule, /) -> Verification:
@@ -92,9 +88,9 @@ class MeanFeature:
 
     def __init__(self, mirrored: bool, _file: IO[bytes]) -> None:
         self.mirrored = mirrored
-        self.means: dict[str, Floats] = {}
+        self.means: dict[str, Float64] = {}
 
-    def add(self, name: str, features: NDArray[np.float32], /) -> None:
+    def add(self, name: str, features: Float32, /) -> None:
         """Take the features (F, D) of a video's frames."""
         self.means[name] = features.mean(0, dtype=np.float64)
 
@@ -110,9 +106,9 @@ class MeanScore:
 
     def __init__(self, mirrored: bool, _file: IO[bytes]) -> None:
         self.mirrored = mirrored
-        self.means: dict[tuple[str, bool], Floats] = {}  # by video, and by whether mirror images are summed
+        self.means: dict[tuple[str, bool], Float64] = {}  # by video, and by whether mirror images are summed
 
-    def add(self, name: str, features: NDArray[np.float32], /) -> None:
+    def add(self, name: str, features: Float32, /) -> None:
         """Take the features (F, D) of a video's frames."""
         for summed in {False, self.mirrored}:
             self.means[name, summed] = _directions(features, summed=summed).mean(0)
@@ -131,7 +127,7 @@ class MaxScore:
         self.mirrored, self.file = mirrored, file
         self.places: dict[str, tuple[int, tuple[int, ...]]] = {}
 
-    def add(self, name: str, features: NDArray[np.float32], /) -> None:
+    def add(self, name: str, features: Float32, /) -> None:
         """Take the features (F, D) of a video's frames."""
         self.places[name] = self.file.tell(), features.shape
         self.file.write(np.ascontiguousarray(features, dtype=np.float32).tobytes())
@@ -145,7 +141,7 @@ class MaxScore:
             cosines.append(float((left @ right.T).max()))
         return verify_scores(np.clip(cosines, -1, 1), *_truth(pairs), rule=rule)
 
-    def _read(self, name: str) -> NDArray[np.float32]:
+    def _read(self, name: str) -> Float32:
         start, shape = self.places[name]
         self.file.seek(start)
         stored = self.file.read(4 * math.prod(shape))
@@ -159,13 +155,13 @@ JUDGES: dict[FramePolicy, Callable[[bool, IO[bytes]], Judge]] = {
 }
 
 
-def _directions(features: NDArray[np.float32], *, summed: bool) -> Floats:
+def _directions(features: Float32, *, summed: bool) -> Float64:
     """Features at length one; `summed` adds image and mirror image, which stand side by side, first."""
     told = features.astype(np.float64)
     if summed:
         told = told[:, : told.shape[1] // 2] + told[:, told.shape[1] // 2 :]
-    return np.asarray(told / np.maximum(np.linalg.norm(told, axis=1, keepdims=True), 1e-12))
+    return unit_rows(told)
 
 
-def _truth(pairs: Sequence[Pair]) -> tuple[Bools, NDArray[np.int64]]:
+def _truth(pairs: Sequence[Pair]) -> tuple[Bools, Int64]:
     return np.array([pair.same for pair in pairs]), np.array([pair.fold for pair in pairs])

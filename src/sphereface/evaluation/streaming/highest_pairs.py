@@ -1,9 +1,9 @@
 """The highest of very many scores, without keeping the others."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sphereface.evaluation.streaming.scores import Exact, Floats, Places, Units
+from sphereface.arrays import Float32, Float64, Int32, Integers
+from sphereface.evaluation.streaming.scores import Exact
 
 ROOM = 1 << 16  # pairs beyond those to keep that are worth waiting for before any is dropped
 
@@ -17,17 +17,17 @@ class HighestPairs:
     def __init__(self, keep: int, *, error: float, exact: Exact, room: int = ROOM) -> None:
         self.keep, self.error, self._exact, self._room = keep, error, exact, room
         self.cut = -np.inf  # approximate scores below this are not among the highest
-        self._parts: list[tuple[Units, NDArray[np.int32], NDArray[np.int32]]] = []
+        self._parts: list[tuple[Float32, Int32, Int32]] = []
         self._held = 0
 
-    def add(self, approximate: Units, rows: Places, columns: Places) -> None:
+    def add(self, approximate: Float32, rows: Integers, columns: Integers) -> None:
         """Take pairs of probes `rows` and distractors `columns`."""
         self._parts.append((approximate, rows.astype(np.int32), columns.astype(np.int32)))
         self._held += len(approximate)
         if self._held >= 2 * self.keep + self._room:
             self._drop()
 
-    def highest(self, count: int) -> Floats:
+    def highest(self, count: int) -> Float64:
         """The `count` highest exact scores so far, falling, or all if there are fewer; `count` is at most `keep`."""
         assert count <= self.keep
         _, (_, rows, columns) = self._near_the_top(count)
@@ -44,7 +44,7 @@ class HighestPairs:
             scores, rows, columns = exact[best].astype(np.float32), rows[best], columns[best]
         self._parts, self._held = [(scores, rows, columns)], len(scores)
 
-    def _near_the_top(self, count: int) -> tuple[float, tuple[Units, NDArray[np.int32], NDArray[np.int32]]]:
+    def _near_the_top(self, count: int) -> tuple[float, tuple[Float32, Int32, Int32]]:
         """The pairs that may be among the `count` highest, and the approximate score from which they are."""
         scores, rows, columns = (np.concatenate(part) for part in zip(*self._parts, strict=True))
         if len(scores) <= count:

@@ -11,19 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from tokenize import TokenError
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sphereface.arrays import Float32, Float64, Floating, Integers, require_directions, unit_rows
 from sphereface.data.lists.devkit import map_matrix
-from sphereface.errors import BadFeature, DataFormatError, UserError
+from sphereface.errors import DataFormatError, UserError
 
-Features = NDArray[np.floating[Any]]
-Units = NDArray[np.float32]
-Floats = NDArray[np.float64]
-Places = NDArray[np.integer[Any]]
-Exact = Callable[[Places, Places], Floats]  # (rows, columns) -> scores of these pairs
+Exact = Callable[[Integers, Integers], Float64]  # (rows, columns) -> scores of these pairs
 
 SCORES = 1 << 25  # of a matrix product: 128 MB
 NUMBERS = 1 << 24  # of a block of features: 64 MB
@@ -31,7 +27,7 @@ VIEW = 1 << 22  # scores looked at in one go: what is made of them stays small
 PRODUCTS = 1 << 21  # of pairs scored exactly in one go: 16 MB
 
 
-def map_features(path: str | Path) -> Features:
+def map_features(path: str | Path) -> Floating:
     """Features (N, D) in a file, mapped, not read: `.npy`, or a matrix of the MegaFace devkit in a `.bin`."""
     path = Path(path)
     if path.suffix == ".bin":
@@ -40,7 +36,7 @@ def map_features(path: str | Path) -> Features:
         features = np.load(path, mmap_mode="r")
     except OSError as error:
         raise DataFormatError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, SyntaxError, TokenError) as error:  # a header is parsed as Python
         raise DataFormatError(f"{path}: no whole .npy file ({error}); write or copy it again") from error
     if not isinstance(features, np.ndarray) or features.ndim != 2 or not np.issubdtype(features.dtype, np.floating):
         told = f"{features.dtype} {features.shape}" if isinstance(features, np.ndarray) else "an archive"
@@ -48,31 +44,12 @@ def map_features(path: str | Path) -> Features:
     return features
 
 
-def unit_rows(
-    features: Features,
-    *,
-    what: str = "row",
-    places: Sequence[int] | Places | range = range(0),
-    out: Units | None = None,
-) -> Units:
-    """Features at length one, in float32; each row depends on itself alone. Errors name `what` and its place."""
-    rows = np.ascontiguousarray(features, dtype=np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
-        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    wrong = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))
-    if len(wrong):
-        place = places[wrong[0]] if len(places) else wrong[0]
-        reason = "length zero" if lengths[wrong[0]] == 0 else "a number that is not finite, or too large"
-        raise BadFeature(what, f"the feature of {what} {place} has {reason}; embed it again or leave it out")
-    return np.asarray(np.divide(rows, lengths[:, None], out=out), dtype=np.float32)
-
-
-def dots(a: Units, b: Units) -> Floats:
+def dots(a: Float32, b: Float32) -> Float64:
     """Sums of products of matching rows (M, D), in float64; each depends on its two rows alone, in either order."""
     return np.asarray(np.multiply(a, b, dtype=np.float64).sum(axis=1))
 
 
-class Scores:
+class StreamedScores:
     """Cosines between probes (P, D), held in memory, and distractors (N, D), wherever they are.
 
     `block` distractors are multiplied at once, `view` scores looked at and `products` of exact ones made: they change
@@ -81,8 +58,8 @@ class Scores:
 
     def __init__(
         self,
-        probes: Features,
-        distractors: Features,
+        probes: Floating,
+        distractors: Floating,
         *,
         block: int | None = None,
         view: int = VIEW,
@@ -94,7 +71,8 @@ class Scores:
         if block is not None and block < 1:
             raise UserError(f"block is {block}; wanted at least 1")
         numbers, width = probes.shape
-        self.probes = unit_rows(probes, what="probe")
+        self.probes = unit_rows(probes, dtype=np.float32, what="probe")
+        require_directions(self.probes, what="probe")
         self.distractors, self._products = distractors, products
         self._widest = max(1, view // numbers)
         self.block = block or max(1, min(SCORES // numbers, NUMBERS // width, len(distractors)))
@@ -102,7 +80,7 @@ class Scores:
         # sum is at most the product of both lengths, which are one. The rest leaves room for all other rounding.
         self.error = 1.1 * (width + 8) * 2.0**-24
 
-    def blocks(self, stops: Sequence[int]) -> Iterator[tuple[int, Units]]:
+    def blocks(self, stops: Sequence[int]) -> Iterator[tuple[int, Float32]]:
         """Approximate scores (P, w) with the place of their first distractor, in order, up to the last stop.
 
         No piece reaches across a stop. It is overwritten by the next.
@@ -111,34 +89,41 @@ class Scores:
         room = np.empty((self.block, self.probes.shape[1]), dtype=np.float32)  # fresh memory costs more than the work
         for start in range(0, max(stops), self.block):
             end = min(start + self.block, max(stops))
-            places = range(start, end)
-            unit = unit_rows(self.distractors[start:end], what="distractor", places=places, out=room[: end - start])
+            unit = self._unit(start, end, room)
             scores = held[:, : end - start]
             np.matmul(self.probes, unit.T, out=scores)
             borders = {*range(start, end, self._widest), *(stop for stop in stops if start < stop < end), end}
             for left, right in pairwise(sorted(borders)):
                 yield left, scores[:, left - start : right - start]
 
-    def exact(self, rows: Places, columns: Places) -> Floats:
+    def _unit(self, start: int, end: int, room: Float32) -> Float32:
+        """Distractors from `start` to `end` as unit rows."""
+        places = range(start, end)
+        rows = self.distractors[start:end]
+        unit = unit_rows(rows, dtype=np.float32, what="distractor", places=places, out=room[: end - start])
+        require_directions(unit, what="distractor", places=places)
+        return unit
+
+    def exact(self, rows: Integers, columns: Integers) -> Float64:
         """The scores of probes `rows` with distractors `columns`, pair by pair."""
 
-        def some(chunk: Places) -> Floats:
+        def some(chunk: Integers) -> Float64:
             needed, place = np.unique(columns[chunk], return_inverse=True)
-            unit = unit_rows(self.distractors[needed], what="distractor", places=needed)
+            unit = unit_rows(self.distractors[needed], dtype=np.float32, what="distractor", places=needed)
             return dots(self.probes[rows[chunk]], unit[place])
 
         order = np.argsort(columns, kind="stable")  # so that the file is read once, from its start to its end
         return self._in_chunks(some, order)
 
-    def among_probes(self, rows: Places, columns: Places) -> Floats:
+    def among_probes(self, rows: Integers, columns: Integers) -> Float64:
         """The scores of probes with probes, pair by pair."""
 
-        def some(chunk: Places) -> Floats:
+        def some(chunk: Integers) -> Float64:
             return dots(self.probes[rows[chunk]], self.probes[columns[chunk]])
 
         return self._in_chunks(some, np.arange(len(rows)))
 
-    def _in_chunks(self, score: Callable[[Places], Floats], order: Places) -> Floats:
+    def _in_chunks(self, score: Callable[[Integers], Float64], order: Integers) -> Float64:
         """Score chunks of pairs side by side, and put each result where it belongs."""
         scores = np.empty(len(order))
         length = max(1, self._products // self.probes.shape[1])

@@ -4,7 +4,6 @@ A manifest is sealed: its last entry is the SHA-256 of all others, so that a cha
 The seal guards against accidents; whoever can write the folder can also write a new seal.
 """
 
-import hashlib
 import json
 import re
 from itertools import pairwise
@@ -15,6 +14,7 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from sphereface.contract import Record
 from sphereface.errors import UserError
+from sphereface.hashes import sha256_of
 
 NAME, FORMAT, SEAL = "manifest.json", 1, "seal"
 
@@ -54,7 +54,7 @@ class Layout(Record):
     row: tuple[Annotated[int, Field(ge=0)], ...]  # the shape without its first dimension
 
 
-class Manifest(Record):
+class CheckpointManifest(Record):
     """All about a checkpoint but the tensors themselves."""
 
     format: Literal[1] = 1
@@ -73,7 +73,7 @@ class Manifest(Record):
         return (*self.groups.values(), *self.by_class, *self.by_rank)
 
     @model_validator(mode="after")
-    def _holds_each_class_once(self) -> "Manifest":
+    def _holds_each_class_once(self) -> "CheckpointManifest":
         edges = [0, *(edge for file in self.by_class for edge in (file.first, file.last)), self.classes]
         joined = all(left == right for left, right in list(pairwise(edges))[::2])
         if self.layout and not (joined and edges == sorted(edges)):
@@ -82,18 +82,18 @@ class Manifest(Record):
         return self
 
     @model_validator(mode="after")
-    def _names_each_file_once(self) -> "Manifest":
+    def _names_each_file_once(self) -> "CheckpointManifest":
         if len({file.name for file in self.files}) < len(self.files):
             raise UserError("a file is named twice")
         return self
 
 
-def seal(manifest: Manifest) -> bytes:
+def seal(manifest: CheckpointManifest) -> bytes:
     """A manifest as the bytes of its file."""
     return _sealed(manifest.model_dump())
 
 
-def unseal(data: bytes, source: Path) -> Manifest:
+def unseal(data: bytes, source: Path) -> CheckpointManifest:
     """The manifest that `seal` made these bytes of; anything else is an error, also where only blanks differ."""
     body = _loaded(data)
     if body is None:
@@ -103,7 +103,7 @@ def unseal(data: bytes, source: Path) -> Manifest:
             f"{source}: a checkpoint of format {body.get('format')!r}, this version knows {FORMAT}; update sphereface"
         )
     try:
-        return Manifest.model_validate(body)
+        return CheckpointManifest.model_validate(body)
     except ValidationError as error:
         raise CheckpointError(f"{source}: {reason(error)}") from error
 
@@ -128,12 +128,6 @@ def check_file(path: Path, file: StoredFile, *, verify: bool) -> None:
         raise CheckpointError(f"{path}: damaged, for its SHA-256 is not that of its manifest")
 
 
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def unreadable(path: Path, error: Exception) -> CheckpointError:
     """What to raise where a file of a checkpoint cannot be read."""
     return CheckpointError(f"{path}: it cannot be read ({one_line(error)})")
@@ -148,7 +142,7 @@ def one_line(error: Exception) -> str:
 
 
 def _sealed(body: dict[str, Any]) -> bytes:
-    digest = hashlib.sha256(_text(body)).hexdigest()
+    digest = sha256_of(_text(body))
     return _text({**body, SEAL: digest})
 
 

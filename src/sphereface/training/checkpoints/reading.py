@@ -10,7 +10,7 @@ Nothing is ever unpickled. `saving.py` writes them.
 
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,11 +22,12 @@ from torch import Tensor
 
 from sphereface.data.files.writing import flush
 from sphereface.errors import UserError
+from sphereface.progress import Say
 from sphereface.training.checkpoints.manifest import (
     NAME,
     CheckpointError,
+    CheckpointManifest,
     ClassFile,
-    Manifest,
     NewerCheckpoint,
     StoredFile,
     check_file,
@@ -46,7 +47,7 @@ DTYPES = {
 }
 
 
-def newest_checkpoint(folder: Path, *, say: Callable[[str], None], verify: bool = True) -> "Checkpoint | None":
+def newest_checkpoint(folder: Path, *, say: Say, verify: bool = True) -> "Checkpoint | None":
     """The newest whole checkpoint, or None where none was ever finished; `say` hears of each that is passed over.
 
     Where some were finished and none is whole any more, that is an error: nobody wants to start anew unasked.
@@ -106,7 +107,7 @@ class Checkpoint:
     """A checkpoint to read; its tensors come on the CPU."""
 
     path: Path
-    manifest: Manifest
+    manifest: CheckpointManifest
 
     @property
     def step(self) -> int:
@@ -209,7 +210,7 @@ def _is_whole(path: Path) -> bool:
     return True
 
 
-def _read_manifest(path: Path) -> Manifest:
+def _read_manifest(path: Path) -> CheckpointManifest:
     try:
         return unseal((path / NAME).read_bytes(), path / NAME)
     except OSError as error:

@@ -22,17 +22,17 @@ from torch import Tensor
 from sphereface.contract import Record
 from sphereface.data.files.writing import flush, open_private, whole_file
 from sphereface.errors import SphereFaceError, UserError
+from sphereface.hashes import sha256_of
 from sphereface.training.checkpoints.manifest import (
     GROUP,
     NAME,
+    CheckpointManifest,
     ClassFile,
     Layout,
-    Manifest,
     StoredFile,
     check_file,
     one_line,
     seal,
-    sha256_of,
 )
 from sphereface.training.checkpoints.reading import Tensors, dtype_called, steps_in, tidy
 
@@ -194,7 +194,7 @@ def _publish(path: Path, step: int, classes: int, state: Mapping[str, JsonValue]
         if share.layout != made[0].layout or bool(share.own) != bool(made[0].own):
             raise UserError(f"process {rank} brought other tensors by class or by rank than process 0; wanted the same")
     split = [share.classes for share in made if share.classes]
-    manifest = Manifest(
+    manifest = CheckpointManifest(
         step=step,
         time=datetime.now(UTC).isoformat(timespec="seconds"),
         state=dict(state),

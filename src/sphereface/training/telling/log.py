@@ -7,7 +7,7 @@ import json
 import math
 import platform
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -19,13 +19,13 @@ import torch
 import sphereface
 from sphereface.data.files.writing import sync
 from sphereface.errors import DataFormatError, UserError
+from sphereface.progress import Say
 
 LOG, BOARD = "log.jsonl", "tensorboard"
 Kind = Literal["start", "resume", "step", "validation", "checkpoint", "rollback", "note", "end"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 EVENTS = ("resume", "rollback", "note")  # what happened stays true when its steps are taken back
 Entry = dict[str, Any]
-Say = Callable[[str], None]
 
 
 def versions(device: str | torch.device = "cpu") -> dict[str, str]:

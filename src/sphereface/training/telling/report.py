@@ -15,7 +15,7 @@ from sphereface.reports.figures import Line, Panel
 from sphereface.reports.html import Report
 from sphereface.training.telling.live import clock_time
 from sphereface.training.telling.log import Entry, read_log
-from sphereface.training.validation import NEVER_SEEN, TRAINED_ON, Hardest, Scores
+from sphereface.training.validation import NEVER_SEEN, TRAINED_ON, Hardest, ValidationScores
 
 PAGE, CONFIG = "report.html", "config.toml"
 ROWS = 20  # of a table over steps; longer ones are thinned
@@ -33,7 +33,11 @@ def can_draw() -> bool:
 
 
 def write_report(
-    run: str | Path, *, scores: Scores | None = None, hardest: Hardest | None = None, config: str | None = None
+    run: str | Path,
+    *,
+    scores: ValidationScores | None = None,
+    hardest: Hardest | None = None,
+    config: str | None = None,
 ) -> Path:
     """Write a run's `report.html` from its log, whatever there is: a few steps, no validation, no end.
 
@@ -51,7 +55,7 @@ def write_report(
 def make_report(
     history: Sequence[Entry],
     *,
-    scores: Scores | None = None,
+    scores: ValidationScores | None = None,
     hardest: Hardest | None = None,
     config: str | None = None,
 ) -> Report:
@@ -101,7 +105,7 @@ def _add_end(page: Report, history: Sequence[Entry], settings: Mapping[str, Any]
             page.code(str(last["reason"]))  # which scrolls where a path is long
 
 
-def _add_result(page: Report, history: Sequence[Entry], scores: Scores | None) -> None:
+def _add_result(page: Report, history: Sequence[Entry], scores: ValidationScores | None) -> None:
     steps = _of_kind(history, "step")
     speeds = [entry["images_per_second"] for entry in steps if entry.get("images_per_second")]
     _, losses = smooth(steps, "loss")
@@ -169,7 +173,7 @@ def _add_validations(page: Report, history: Sequence[Entry]) -> None:
     )
 
 
-def _add_pairs(page: Report, scores: Scores) -> None:
+def _add_pairs(page: Report, scores: ValidationScores) -> None:
     page.heading(f"Angles between photos of {scores.whose}")
     angles = [np.arccos(np.clip(some, -1, 1)) for some in (scores.same_scores, scores.different_scores)]
     page.figure(

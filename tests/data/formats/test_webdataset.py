@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sphereface.data.files.handles import ByteFile
-from sphereface.data.formats.shards import ShardSet, write_shards
 from sphereface.data.formats.tars import members
+from sphereface.data.formats.webdataset import WebDataset, write_webdataset
 from sphereface.data.formats.zips import ZipSet, write_zip
 from sphereface.data.reading import read_image
 from sphereface.errors import DataFormatError, UnreadableImage
@@ -95,22 +95,22 @@ def test_links_folders_and_devices_are_passed_over(tmp_path):
 
 @pytest.mark.parametrize("size", [1, 3, 7, 100])
 def test_a_set_comes_back_from_shards_of_any_size(tmp_path, people, size):
-    write_shards(tmp_path / "shards", people, size=size)
+    write_webdataset(tmp_path / "shards", people, size=size)
     assert len(os.listdir(tmp_path / "shards")) == -(-7 // size)
-    found = ShardSet(tmp_path / "shards")
+    found = WebDataset(tmp_path / "shards")
     assert content(found) == content(people)
     assert found.people == people.people
     assert found.ignored == []
 
 
 def test_one_tar_file_holds_all_if_it_is_named(tmp_path, people):
-    write_shards(tmp_path / "all.tar", people, size=2)
-    assert content(ShardSet(tmp_path / "all.tar")) == content(people)
+    write_webdataset(tmp_path / "all.tar", people, size=2)
+    assert content(WebDataset(tmp_path / "all.tar")) == content(people)
 
 
 def test_a_shard_is_what_webdataset_expects(tmp_path, people):
     """Members of a sample stand in a row and have the same name up to its first dot."""
-    write_shards(tmp_path / "all.tar", people)
+    write_webdataset(tmp_path / "all.tar", people)
     samples = {}
     with tarfile.open(tmp_path / "all.tar") as archive:
         for member in archive:
@@ -128,11 +128,11 @@ def test_a_shard_is_what_webdataset_expects(tmp_path, people):
 
 
 def test_shards_and_zip_files_have_the_same_bytes_whoever_writes_them_when(tmp_path, people, monkeypatch):
-    write_shards(tmp_path / "1.tar", people)
+    write_webdataset(tmp_path / "1.tar", people)
     write_zip(tmp_path / "1.zip", people)
     monkeypatch.setattr("time.time", lambda: 2e9)
     monkeypatch.setattr("os.getuid", lambda: 12345)
-    write_shards(tmp_path / "2.tar", people)
+    write_webdataset(tmp_path / "2.tar", people)
     write_zip(tmp_path / "2.zip", people)
     for ending in ("tar", "zip"):
         assert (tmp_path / f"1.{ending}").read_bytes() == (tmp_path / f"2.{ending}").read_bytes()
@@ -149,7 +149,7 @@ def test_shards_and_zip_files_have_the_same_bytes_whoever_writes_them_when(tmp_p
 def test_other_peoples_shards_are_named_by_label_and_key(tmp_path):
     files = {"./s/0001.jpg": JPEG, "./s/0001.cls": b" 12\n", "./s/0002.cls": b"3", "./s/0002.seg.png": image(1, ".png")}
     extra = {"README": b"hello", "s/0003.json": b"{}", "s/._0001.jpg": b"a Mac was here"}
-    found = ShardSet(stored(tmp_path, "a.tar", tar({**files, **extra})))
+    found = WebDataset(stored(tmp_path, "a.tar", tar({**files, **extra})))
     assert found.paths == ["12/s/0001.jpg", "03/s/0002.png"]
     assert found.labels.tolist() == [12, 3]
     assert len(found.people) == 13
@@ -182,7 +182,7 @@ def sample(person="a", label=b"0", path="a/b.jpg"):
 def test_what_is_wrong_with_a_shard_is_said(tmp_path, files, problem):
     path = stored(tmp_path, "a.tar", tar(files))
     with pytest.raises(DataFormatError, match=problem):
-        ShardSet(path)
+        WebDataset(path)
 
 
 UNSAFE = ["/data/x/1.jpg", "a/../../b.jpg", "a\\b.jpg", "C:/b.jpg", "a\0.jpg", "\ud800.jpg", "", "."]
@@ -191,20 +191,20 @@ UNSAFE = ["/data/x/1.jpg", "a/../../b.jpg", "a\\b.jpg", "C:/b.jpg", "a\0.jpg", "
 @pytest.mark.parametrize("name", UNSAFE)
 def test_a_path_of_others_that_is_no_safe_name_gives_way_to_the_key(tmp_path, name):
     files = {**sample(path=name), "2.cls": b"0", "2.json": b'{"person": "a", "path": "a/2.jpg"}', "2.jpg": JPEG}
-    found = ShardSet(stored(tmp_path, "a.tar", tar(files)))
+    found = WebDataset(stored(tmp_path, "a.tar", tar(files)))
     assert found.paths == ["a/1.jpg", "a/2.jpg"]
     assert (found.people, found.labels.tolist(), found.read(0)) == (["a"], [0, 0], JPEG)
-    write_shards(tmp_path / "again.tar", found)
-    assert content(ShardSet(tmp_path / "again.tar")) == content(found)
+    write_webdataset(tmp_path / "again.tar", found)
+    assert content(WebDataset(tmp_path / "again.tar")) == content(found)
 
 
 @pytest.mark.parametrize("name", [*UNSAFE, "a/b"])
 def test_a_person_of_others_whose_name_is_not_safe_is_named_by_the_label(tmp_path, name):
     files = {**sample(name, b"1", "x/1.jpg"), "2.cls": b"0", "2.json": b'{"person": "Zo"}', "2.jpg": JPEG}
-    found = ShardSet(stored(tmp_path, "a.tar", tar(files)))
+    found = WebDataset(stored(tmp_path, "a.tar", tar(files)))
     assert list(found.people) == ["Zo", "label-1"]
     assert found.paths == ["label-1/x/1.jpg", "Zo/2.jpg"]
-    alone = ShardSet(stored(tmp_path, "b.tar", tar(sample(name, b"1", "x/1.jpg"))))
+    alone = WebDataset(stored(tmp_path, "b.tar", tar(sample(name, b"1", "x/1.jpg"))))
     assert (list(alone.people), alone.paths) == (["0", "1"], ["1/x/1.jpg"])
 
 
@@ -213,8 +213,8 @@ def test_a_shard_that_is_cut_off_anywhere_is_refused(tmp_path):
     end = len(whole.rstrip(b"\0"))
     for length in (0, 100, 512, 600, 1024, 2048, end - 1, end // 512 * 512 + 512):
         with pytest.raises(DataFormatError, match="cut off"):
-            ShardSet(stored(tmp_path, "a.tar", whole[:length]))
-    assert len(ShardSet(stored(tmp_path, "a.tar", whole)).paths) == 1
+            WebDataset(stored(tmp_path, "a.tar", whole[:length]))
+    assert len(WebDataset(stored(tmp_path, "a.tar", whole)).paths) == 1
 
 
 def header(size, name=b"1.jpg", kind=b"0"):
@@ -231,7 +231,7 @@ def test_a_length_beyond_the_file_asks_for_no_memory(tmp_path, size, kind):
     path = stored(tmp_path, "a.tar", header(size, kind=kind) + bytes(2048))
     tracemalloc.start()
     with pytest.raises(DataFormatError):
-        ShardSet(path)
+        WebDataset(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1 << 20
@@ -242,12 +242,12 @@ def test_an_image_over_the_limit_is_refused_unread(tmp_path):
         file.write(tar({"1.cls": b"0"})[:1024] + header(b"%o" % (65 << 20)))
         file.truncate(file.tell() + (65 << 20) + 1024)  # a hole, not bytes
     with pytest.raises(UnreadableImage, match="68,157,440 bytes; the limit is"):
-        ShardSet(tmp_path / "a.tar").read(0)
+        WebDataset(tmp_path / "a.tar").read(0)
 
 
 def test_more_shards_than_may_be_open_are_opened_for_each_read(tmp_path, people):
-    write_shards(tmp_path / "shards", people, size=1)
-    found = ShardSet(tmp_path / "shards", kept_open=2)
+    write_webdataset(tmp_path / "shards", people, size=1)
+    found = WebDataset(tmp_path / "shards", kept_open=2)
     assert content(found) == content(people)
     assert [bool(file._open) for file in found.files] == [True] * 2 + [False] * 5
     handles = [kept.fileno() for file in found.files for kept in file._open.values()]
@@ -259,7 +259,7 @@ def test_more_shards_than_may_be_open_are_opened_for_each_read(tmp_path, people)
 
 def test_a_shard_of_no_samples_is_refused(tmp_path, people):
     with pytest.raises(ValueError, match="0 samples a shard"):
-        write_shards(tmp_path / "shards", people, size=0)
+        write_webdataset(tmp_path / "shards", people, size=0)
 
 
 GOOD = tar(sample("Zoë", b"1"), format=tarfile.PAX_FORMAT)
@@ -267,13 +267,13 @@ GOOD = tar(sample("Zoë", b"1"), format=tarfile.PAX_FORMAT)
 
 @given(spoiled(GOOD[: len(GOOD.rstrip(b"\0")) + 1200]))
 def test_a_spoiled_shard_is_read_or_refused(place, data):
-    reads_or_says_why(ShardSet, stored(place, "fuzz.tar", data))
+    reads_or_says_why(WebDataset, stored(place, "fuzz.tar", data))
 
 
 @given(st.binary(max_size=80), st.sampled_from([b"0", b"L", b"x", b"g", b"5", b"S"]), st.binary(max_size=30))
 def test_a_tar_file_of_well_formed_nonsense_is_read_or_refused(place, name, kind, body):
     data = header(b"%o" % len(body), name.ljust(80), kind) + body.ljust(512, b"\0") + tar(sample())
-    reads_or_says_why(ShardSet, stored(place, "fuzz.tar", data))
+    reads_or_says_why(WebDataset, stored(place, "fuzz.tar", data))
 
 
 # Zip files
@@ -393,10 +393,10 @@ def test_a_spoiled_zip_file_is_read_or_refused(place, data):
     reads_or_says_why(ZipSet, stored(place, "fuzz.zip", data))
 
 
-@pytest.mark.parametrize("kind", [ShardSet, ZipSet])
+@pytest.mark.parametrize("kind", [WebDataset, ZipSet])
 def test_sets_can_be_sent_to_another_process(tmp_path, people, kind):
-    write = write_shards if kind is ShardSet else write_zip
-    path = tmp_path / ("a.tar" if kind is ShardSet else "a.zip")
+    write = write_webdataset if kind is WebDataset else write_zip
+    path = tmp_path / ("a.tar" if kind is WebDataset else "a.zip")
     write(path, people)
     found = kind(path)
     found.read(0)

@@ -19,13 +19,13 @@ import numpy as np
 
 from sphereface.data.files.handles import ByteFile
 from sphereface.data.files.lines import label_of
-from sphereface.data.files.writing import Progress, silent
 from sphereface.data.formats.tars import Member, members
 from sphereface.data.names import LABELS, checked, checked_person, is_safe, known_people, numbers, placed, suffix_of
 from sphereface.data.people import SUFFIXES, FaceSet
 from sphereface.data.reading import read_image
 from sphereface.errors import DataFormatError, UnreadableImage, UserError
 from sphereface.faces.images import LIMITS
+from sphereface.progress import Progress, silent
 
 SAMPLES = 10_000  # a shard
 KEPT_OPEN = 256  # files; systems allow about a thousand
@@ -42,7 +42,7 @@ class Sample(NamedTuple):
     path: str | None
 
 
-class ShardSet:
+class WebDataset:
     """The samples of one tar file, or of all in a folder, in sorted order.
 
     A sample without a name in its JSON is called `label/key.jpg`. Members that belong to no image are in `ignored`. Of
@@ -149,7 +149,7 @@ def _read_short(file: ByteFile, member: Member) -> bytes:
     return file.read(member.offset, member.size)
 
 
-def write_shards(path: Path, faces: FaceSet, *, size: int = SAMPLES, progress: Progress = silent) -> None:
+def write_webdataset(path: Path, faces: FaceSet, *, size: int = SAMPLES, progress: Progress = silent) -> None:
     """Write shards of `size` samples each into a folder, or one new file if the path ends in `.tar`.
 
     The same set gives the same bytes, whenever and by whomever it is written.
@@ -158,14 +158,14 @@ def write_shards(path: Path, faces: FaceSet, *, size: int = SAMPLES, progress: P
         raise UserError(f"{size} samples a shard; wanted 1 or more")
     count = len(faces.labels)
     if path.suffix == ".tar":
-        _write_shard(path, faces, range(count), progress)
+        _write_tar(path, faces, range(count), progress)
         return
     path.mkdir(exist_ok=True)
     for number, start in enumerate(range(0, count, size)):
-        _write_shard(path / f"{number:06d}.tar", faces, range(start, min(start + size, count)), progress)
+        _write_tar(path / f"{number:06d}.tar", faces, range(start, min(start + size, count)), progress)
 
 
-def _write_shard(path: Path, faces: FaceSet, indices: range, progress: Progress) -> None:
+def _write_tar(path: Path, faces: FaceSet, indices: range, progress: Progress) -> None:
     with path.open("xb") as file, tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for index in indices:
             label, image = int(faces.labels[index]), read_image(faces, index)
@@ -177,7 +177,7 @@ def _write_shard(path: Path, faces: FaceSet, indices: range, progress: Progress)
                 member = tarfile.TarInfo(f"{index:09d}{part}")  # owner, time and rights are always the same
                 member.size = len(data)
                 tar.addfile(member, io.BytesIO(data))
-            progress(index + 1)
+            progress(index + 1, len(faces.paths))
 
 
 def _known_suffix(name: str) -> str:
