@@ -64,7 +64,7 @@ def test_the_kept_benchmark_holds_its_limits(classes, limit):
 def test_every_loss_stands_in_the_table_of_modes_as_it_is():
     from sphereface.losses import LOSSES, MODES
 
-    docs = (ROOT / "docs" / "losses.md").read_text()
+    docs = (ROOT / "docs" / "reference" / "losses.md").read_text()
     rows = {
         row[0]: row[1:]
         for row in re.findall(r"^\| `(\w+)`.*?\| (yes|no) \| (yes|no) \| (yes|no) \|", docs, re.MULTILINE)

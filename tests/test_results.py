@@ -100,7 +100,7 @@ def test_training_beats_what_people_write_today(network, over_plain):
     [row] = [row for row in found["rows"] if row["network"] == network]
     assert row["classes"] == 10_572
     assert row["train_to_plain"]["median"] >= over_plain
-    assert speed_row(row) in (ROOT / "docs" / "training.md").read_text()
+    assert speed_row(row) in (ROOT / "docs" / "guides" / "training.md").read_text()
 
 
 def test_our_layers_learn_faster_than_torchs_at_every_size():
@@ -115,7 +115,10 @@ def test_a_classifier_over_two_processes_holds_little_more_than_half_in_each():
 
 
 def test_the_page_about_scale_shows_what_was_measured():
-    found, page = json.loads((ROOT / "results" / "scale.json").read_text()), (ROOT / "docs" / "scale.md").read_text()
+    found, page = (
+        json.loads((ROOT / "results" / "scale.json").read_text()),
+        (ROOT / "docs" / "guides" / "scale.md").read_text(),
+    )
     assert scale.measured_table(found) in page
     for row in found["memory"]:
         setup = scale.Setup(row["ranks"], found["classes"], found["batch"] // row["ranks"] * row["ranks"])
@@ -149,7 +152,7 @@ def test_an_audit_of_85742_people_takes_less_than_3_gb_and_finds_what_was_plante
     assert (found["people"], found["photos_each"], found["features"]) == (85_742, 5, 512)
     assert found["features_megabytes"] < found["peak_megabytes"] < 3_000
     assert found["goals"] == {"memory": True, "faults": True} == audit.goals(found, 3_000)
-    docs = (ROOT / "docs" / "audit.md").read_text()
+    docs = (ROOT / "docs" / "guides" / "audit.md").read_text()
     assert f"{found['peak_megabytes'] / 1000:.1f} GB at most" in docs
 
 
@@ -211,5 +214,5 @@ def test_balanced_networks_are_named_no_more_often_than_the_level_of_a_finding_p
         # The chance of so many or more, were each test named with exactly the promised chance, is no less than 1 %.
         fewer = sum(math.comb(tests, k) * float(level) ** k * (1 - float(level)) ** (tests - k) for k in range(named))
         assert 1 - fewer >= 0.01
-    docs = (ROOT / "docs" / "groups.md").read_text()
+    docs = (ROOT / "docs" / "guides" / "groups.md").read_text()
     assert f"named in {found['balanced_named']['0.01'][0]} of them at 1 %" in docs

@@ -1,4 +1,4 @@
-"""The formulas of docs/scale.md against what real processes hold and send."""
+"""The formulas of docs/guides/scale.md against what real processes hold and send."""
 
 import re
 from dataclasses import asdict
@@ -11,7 +11,7 @@ from sphereface import parallel
 from sphereface.bench import scale
 from sphereface.models import create_model
 
-DOCS = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
+DOCS = (Path(__file__).parents[2] / "docs" / "guides" / "scale.md").read_text()
 
 
 @pytest.fixture(scope="module")

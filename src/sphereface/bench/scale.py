@@ -181,7 +181,7 @@ def written() -> int | None:
     return int(next(line.split()[1] for line in lines if line.startswith("wchar")))
 
 
-# What `docs/scale.md` shows: 128 images a process, the 64-layer network, chunks where the logits would not fit.
+# What `docs/guides/scale.md` shows: 128 images a process, the 64-layer network, chunks where the logits would not fit.
 EXAMPLES = [
     Setup(1, 10_572, 128),
     Setup(8, 85_742, 8 * 128),

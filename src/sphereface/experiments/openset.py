@@ -27,7 +27,7 @@ FOLDS = 10
 PAIRS = 6_000
 RATES = (0.025, 0.05, 0.1)  # the same three for every loss
 # Batch norm: without it features of so small a network grow too slowly in a short run, and A-Softmax, whose easiest way
-# out of a margin is a short feature, stays near log K (docs/demo.md).
+# out of a margin is a short feature, stays near log K (docs/first-run/demo.md).
 NET: dict[str, Any] = {"width": 0.125, "norm": "batch"}
 
 # Where the populations begin; they never meet.

@@ -68,7 +68,7 @@ def as_markdown(done: Comparison) -> str:
             "The last row of a table is A-Softmax minus softmax in points: the mean over seeds of the paired "
             "difference, its 95 % interval from a bootstrap over the test people (the same draws for both), and how "
             "many standard errors it is. Training seeds are averaged, not resampled. How recipe and rates were "
-            "settled, and what was looked at for that: docs/training.md, under Real faces.",
+            "settled, and what was looked at for that: docs/guides/training.md, under Real faces.",
             "",
         ]
     )

@@ -2,7 +2,7 @@
 
 A face depends on (version, seed, person, photo) and on nothing else: neither on the order in which faces are drawn nor
 on the number of processes. Every fourth person resembles the one before. How hard the set is was fixed with softmax
-alone (docs/synthetic.md) and is frozen behind VERSION: whatever changes a pixel needs a new one.
+alone (docs/how-it-works/synthetic.md) and is frozen behind VERSION: whatever changes a pixel needs a new one.
 """
 
 import json

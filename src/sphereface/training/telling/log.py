@@ -1,6 +1,6 @@
 """What a run writes down while it runs: a log that survives a kill, and TensorBoard for those who like it.
 
-docs/training-log.md says what the lines of `log.jsonl` hold.
+docs/reference/training-log.md says what the lines of `log.jsonl` hold.
 """
 
 import json
