@@ -15,7 +15,7 @@ COUNT = 3
 
 
 def own(shape=(2, 2), dtype=torch.float32):
-    """A tensor that says whose it is."""
+    """A tensor with a value for each rank."""
     return torch.full(shape, 10.0 ** parallel.rank()).to(dtype)
 
 
@@ -23,7 +23,7 @@ def everyone_fails():
     raise KeyError("no such file")
 
 
-def heard_of_failure():
+def failure_of_first():
     try:
         parallel.on_first(everyone_fails)
     except (KeyError, JobFailed) as error:
@@ -64,10 +64,10 @@ def all_collectives():
         "labels": labels.tolist(),
         "gradient": x.grad.flatten().tolist(),
         "bytes": [counted, exchanged, summed],
-        "told": parallel.share_json({"place": place, "much": "é" * 1000} if place == 0 else None),
+        "shared": parallel.share_json({"place": place, "much": "é" * 1000} if place == 0 else None),
         "short": parallel.share_json(place),
         "worked": parallel.on_first(lambda: (place, "done")),
-        "failed": heard_of_failure(),
+        "failed": failure_of_first(),
     }
 
 
@@ -116,7 +116,7 @@ def test_sent_bytes_are_counted_only_while_asked(reports):
 
 def test_the_first_process_tells_the_others(reports):
     for place, report in enumerate(reports):
-        assert report["told"] == {"place": 0, "much": "é" * 1000}
+        assert report["shared"] == {"place": 0, "much": "é" * 1000}
         assert report["short"] == 0
         assert report["worked"] == [0, "done"]
         wanted = "KeyError: 'no such file'"
@@ -179,7 +179,7 @@ def waits_for_ever():
 
 def test_a_launch_that_has_no_answer_in_time_is_ended():
     start = time.monotonic()
-    with pytest.raises(RuntimeError, match=r"2 of 2 processes have no answer after 0\.5 s"):
+    with pytest.raises(RuntimeError, match=r"2 of 2 processes have no result after 0\.5 s"):
         parallel.launch(waits_for_ever, 2, patience=0.5)
     assert time.monotonic() - start < 300  # they were not waited for
     assert not multiprocessing.active_children()
@@ -192,9 +192,9 @@ from sphereface import parallel
 device = parallel.begin("cpu")
 total = torch.tensor([float(parallel.rank())])
 parallel.all_reduce_sum_([total])
-rank, heard = parallel.rank(), f"{device} {parallel.ranks()} {total.item()}"
+rank, line = parallel.rank(), f"{device} {parallel.ranks()} {total.item()}"
 parallel.end()
-Path(f"heard-{rank}").write_text(f"{heard}, then {parallel.ranks()}")
+Path(f"line-{rank}").write_text(f"{line}, then {parallel.ranks()}")
 """
 
 
@@ -202,5 +202,5 @@ def test_torchrun_brings_processes_together(tmp_path):
     (tmp_path / "joined.py").write_text(JOINED)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "joined.py"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    heard = {path.name: path.read_text() for path in tmp_path.glob("heard-*")}
-    assert heard == dict.fromkeys(("heard-0", "heard-1"), "cpu 2 1.0, then 1"), ran.stderr
+    lines = {path.name: path.read_text() for path in tmp_path.glob("line-*")}
+    assert lines == dict.fromkeys(("line-0", "line-1"), "cpu 2 1.0, then 1"), ran.stderr

@@ -4,18 +4,38 @@ import json
 import re
 from pathlib import Path
 
+import cv2
 import pytest
+from skimage import data as samples
+
+from sphereface.contract import Threshold
+from sphereface.engines.convert import convert
+from sphereface.zoo import ModelFile
+from tests.engines.networks import write_network
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-def test_the_example_runs_and_is_ten_lines_or_so():
-    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+def test_the_examples_run_and_are_short(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    threshold = Threshold(score=0.5, far=1e-3, measured_on="some people")
+    write_network(Path("model.safetensors"), thresholds=(threshold,))
+    file = ModelFile("model.safetensors")
+    Path("model.onnx").write_bytes(convert(file.content, file.card, source="model.safetensors"))
+    for name in ("left.jpg", "right.jpg"):
+        cv2.imwrite(name, cv2.cvtColor(samples.astronaut(), cv2.COLOR_RGB2BGR))
     names: dict[str, object] = {}
-    exec(compile(example, "README.md", "exec"), names)
+    for example in re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL):
+        assert len(example.splitlines()) <= 14
+        exec(compile(example, "README.md", "exec"), names)
+    assert names["score"] == pytest.approx(1)
+    assert names["same"]
     assert names["loss"].step == 5
-    assert len(example.splitlines()) <= 14
+
+
+def test_it_describes_what_exists():
+    assert not re.search(r"\b(coming|on its way|planned|not yet|soon)\b", README)
 
 
 @pytest.mark.parametrize("line", re.findall(r"^    (sphereface .*?)(?: {2,}#.*)?$", README, flags=re.MULTILINE))

@@ -1,6 +1,6 @@
 """Open-set face recognition on the hypersphere.
 
-Names are imported when they are first used, so that `import sphereface` costs nothing and needs no torch.
+Names are imported on first use, so that `import sphereface` is fast and needs no torch.
 """
 
 from importlib import import_module
@@ -19,24 +19,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 __all__ = [
-    "Annealing",
-    "Detector",
-    "Embedder",
-    "__version__",
-    "align",
-    "create_loss",
-    "create_model",
-    "evaluate_folder",
-    "evaluate_ijb",
-    "evaluate_lfw",
-    "evaluate_megaface",
-    "evaluate_ytf",
-    "load_model",
-    "open_features",
-    "read_photo",
-    "save_model",
-    "train",
-]
+    "Annealing", "Detector", "Embedder", "__version__", "align", "create_loss", "create_model", "evaluate_folder",
+    "evaluate_ijb", "evaluate_lfw", "evaluate_megaface", "evaluate_ytf", "load_model", "open_features", "read_photo",
+    "save_model", "train",
+]  # fmt: skip
 
 _HOMES = {
     "Annealing": "sphereface.losses",
@@ -66,9 +52,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise ImportError(
-            f"sphereface.{name} needs torch, which is not installed: pip install 'sphereface[train]'"
-        ) from error
+        raise ImportError(f"sphereface.{name} needs torch: pip install 'sphereface[train]'") from error
 
 
 def __dir__() -> list[str]:

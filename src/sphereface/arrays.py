@@ -1,4 +1,4 @@
-"""Names of array types, and unit rows: the one policy for a vector of zeros."""
+"""Names of array types, and unit rows: one policy for zero vectors."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,23 +29,23 @@ def unit_rows(
     places: Places = range(0),
     out: Float32 | None = None,
 ) -> NDArray[Any]:
-    """Features (N, D) brought to length one, each row by itself.
+    """Features (N, D) with each row scaled to length one.
 
-    A row of zeros has no direction: it stays zero, and its score with anything is 0. A number that is not finite is an
-    error, which names `what` the row is of and its place. `lengths` (N,) are taken as given where they are known.
+    A row of zeros stays zero, so that its score with any other row is 0. A number that is not finite is an error that
+    names the kind of row, `what`, and its entry of `places`. `lengths` (N,) are the row lengths, if already known.
     """
     rows = np.ascontiguousarray(features, dtype=dtype)
     if rows.ndim != 2:
         raise UserError(f"features {rows.shape}; wanted (N, D)")
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow raises below
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows)) if lengths is None else lengths
     _refuse(~np.isfinite(lengths), "a number that is not finite, or too large", what, places)
     return np.asarray(np.divide(rows, np.where(lengths == 0, 1, lengths)[:, None], out=out))
 
 
 def require_directions(unit: Floating, *, what: str = "row", places: Places = range(0)) -> None:
-    """Raise if a unit row is zero: in stored features that is an image which was not embedded."""
-    suspects = np.flatnonzero(unit[:, 0] == 0)  # few, so that the check costs nothing
+    """Raise if a unit row is zero: in stored features, the row of an image that was not embedded."""
+    suspects = np.flatnonzero(unit[:, 0] == 0)  # few rows, so that the check is cheap
     zero = np.zeros(len(unit), bool)
     zero[suspects] = ~unit[suspects].any(axis=1)
     _refuse(zero, "length zero", what, places)

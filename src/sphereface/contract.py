@@ -1,12 +1,10 @@
-"""The card of a model: what faces it wants, what its features mean, what may be done with it.
-
-A card travels in the metadata of the model's own file, so the two cannot be parted. It is read, written and compared
-here only, and without torch.
-"""
+"""The card of a model: preprocessing, feature rule, thresholds and licences, as metadata of the model file."""
 
 import math
 import os
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Literal, NamedTuple
@@ -28,8 +26,8 @@ from sphereface.hashes import sha256_of
 
 METADATA_KEY = "sphereface.card"
 
-# Residual units per stage, as printed in the paper; depth = sum(1 + 2 units). Here, since a card names them, and a
-# network is read from its file also where torch is missing.
+# Residual units per stage, as printed in the paper; depth = sum(1 + 2 units). In this module, because cards name the
+# networks, and model files are read without torch.
 STAGES: dict[str, tuple[int, int, int, int]] = {
     "sphereface4": (0, 0, 0, 0),
     "sphereface10": (0, 1, 2, 0),
@@ -49,13 +47,13 @@ Measured = Literal["measured", "below what was measured", "above what was measur
 
 
 class Record(BaseModel):
-    """A frozen record that refuses keys it does not know."""
+    """A frozen record; an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Architecture(Record):
-    """Which network the weights belong to: the arguments of `create_model`."""
+    """The network of the weights: the arguments of `create_model`."""
 
     name: str
     features: int = Field(default=512, ge=1, le=1 << 20)
@@ -65,18 +63,18 @@ class Architecture(Record):
 
 
 class Alignment(Record):
-    """How a photo becomes a face: which template its five points are carried to, and which crop is kept."""
+    """How a photo becomes a face: the template for its five points, and the crop."""
 
     template: Template = "sphereface"
     crop: str = "112x96"
 
     def fingerprint(self) -> str:
-        """A hash that changes with every field: two sets of faces with the same one were made alike."""
+        """A hash of all fields: equal for two sets of faces with equal alignment."""
         return sha256_of(self.model_dump_json())[:16]
 
 
 class Preprocessing(Alignment):
-    """How a photo becomes the numbers that enter the network: (pixel - mean) / scale of an aligned crop."""
+    """How a photo becomes the input of the network: (pixel - mean) / scale of an aligned crop."""
 
     colour: Literal["RGB", "BGR"] = "RGB"
     mean: float = Field(default=127.5, ge=-1e6, le=1e6)
@@ -84,15 +82,12 @@ class Preprocessing(Alignment):
 
     @property
     def alignment(self) -> Alignment:
-        """The part that is done to stored faces; the rest happens as they enter a network."""
+        """The steps before a face is stored; the others are part of embedding."""
         return Alignment(template=self.template, crop=self.crop)
 
 
 class Grown(Record):
-    """A record that got fields later: they are written only where they say something.
-
-    So the text of an older card, and the hashes that were taken of it, stay as they were.
-    """
+    """A record that writes its `later` fields only if they are set: the text and hash of older cards stay the same."""
 
     later: ClassVar[frozenset[str]] = frozenset()
 
@@ -102,10 +97,10 @@ class Grown(Record):
 
 
 class Threshold(Grown):
-    """A score from which two faces count as the same person, and where that was measured.
+    """The lowest score at which two faces count as the same person, and the data that it was measured on.
 
-    One for searches has a gallery's size, the rate of searches for strangers that find somebody (FPIR), and as `far`
-    the rate of one comparison that gives this FPIR if comparisons are independent.
+    A threshold for searches has a gallery size and an FPIR, the share of searches for people outside the gallery that
+    return a match; its `far` is the rate per comparison that gives this FPIR if comparisons are independent.
     """
 
     later: ClassVar[frozenset[str]] = frozenset({"interval", "fpir", "gallery_size", "approximate"})
@@ -116,12 +111,10 @@ class Threshold(Grown):
     interval: tuple[float, float] | None = None  # 95 %, of the score
     fpir: float | None = Field(default=None, gt=0, lt=1)
     gallery_size: int | None = Field(default=None, ge=1)
-    approximate: bool = False  # taken from `far`, as if comparisons were independent
+    approximate: bool = False  # derived from `far` for independent comparisons
 
     def __str__(self) -> str:
-        rate = f"FAR {self.far:g}"
-        if self.fpir is not None:
-            rate = f"FPIR {self.fpir:g}, gallery of {self.gallery_size:,}"
+        rate = f"FAR {self.far:g}" if self.fpir is None else f"FPIR {self.fpir:g}, gallery of {self.gallery_size:,}"
         interval = "" if self.interval is None else f"   [{self.interval[0]:.4f}, {self.interval[1]:.4f}]"
         note = "  approximate: as if comparisons were independent" if self.approximate else ""
         return f"{rate:<34}{self.score:>8.4f}{interval}{note}"
@@ -129,36 +122,33 @@ class Threshold(Grown):
     @model_validator(mode="after")
     def _agree(self) -> "Threshold":
         if (self.fpir is None) != (self.gallery_size is None):
-            raise UserError("fpir and gallery_size belong together")
+            raise UserError(f"fpir is {self.fpir}, gallery_size is {self.gallery_size}; give both or neither")
         if self.interval and not self.interval[0] <= self.score <= self.interval[1]:
-            raise UserError(f"score {self.score} outside of its interval {self.interval}")
+            raise UserError(f"score {self.score}; wanted one inside its interval {self.interval}")
         return self
 
 
 class FalseAcceptRate(NamedTuple):
-    """The share of different people that score as high, and whether the data reached so far."""
+    """The share of different people that reach a score, and whether the score is in the measured range."""
 
-    far: float  # where the data did not reach: the last rate that they did
+    far: float  # outside the measured range: the rate at its nearest end
     said: Measured = "measured"
 
     def __str__(self) -> str:
-        match self.said:
-            case "measured":
-                return f"{self.far:.2g}"
-            case "below what was measured":
-                return f"below {self.far:.2g}, {self.said}"
-            case _:
-                return f"above {self.far:.2g}, {self.said}"
+        if self.said == "measured":
+            return f"{self.far:.2g}"
+        side, _ = self.said.split(" ", 1)
+        return f"{side} {self.far:.2g}, {self.said}"
 
 
 class ImpostorTail(Record):
-    """How often different people score so high: rising scores, each with the share of pairs that reach it."""
+    """False accept rates of high scores: rising scores, each with the share of impostor pairs that reach it."""
 
     scores: tuple[float, ...] = Field(min_length=1)
     fars: tuple[float, ...]
     people: int = Field(ge=2)
     pairs: int = Field(ge=1)  # of photos of different people
-    weigh: Weigh  # whether two people have the same say, or two photos
+    weigh: Weigh  # the unit of equal weight: pairs of people, or pairs of photos
     feature_rule: FeatureRule
     measured_on: str
 
@@ -166,11 +156,11 @@ class ImpostorTail(Record):
     def _falls(self) -> "ImpostorTail":
         falls = all(a < b for a, b in pairwise(self.scores)) and all(a > b > 0 for a, b in pairwise(self.fars))
         if len(self.fars) != len(self.scores) or not falls or not 0 < self.fars[0] <= 1:
-            raise UserError("an impostor tail has rising scores, and as many rates, which fall and stay above 0")
+            raise UserError("an impostor tail needs rising scores and the same number of rates, falling and above 0")
         return self
 
     def far_of(self, score: float) -> FalseAcceptRate:
-        """The rate at a score, straight in its logarithm between two points; beyond the ends it says so."""
+        """The rate at a score, log-linear between two points; outside the measured range, that of the nearest end."""
         if not math.isfinite(score):
             raise UserError(f"score is {score}; wanted a cosine")
         if score < self.scores[0]:
@@ -186,7 +176,7 @@ class ImpostorTail(Record):
 
 
 class Member(Record):
-    """One of the models of an ensemble."""
+    """A model of an ensemble."""
 
     name: str
     model: str  # SHA-256 of its file
@@ -194,7 +184,7 @@ class Member(Record):
 
 
 class Card(Grown):
-    """What a user of a model must know."""
+    """What faces a model needs, how its features are made, and where it was calibrated."""
 
     later: ClassVar[frozenset[str]] = frozenset({"impostor_tail", "members"})
 
@@ -206,10 +196,10 @@ class Card(Grown):
     thresholds: tuple[Threshold, ...] = ()
     licences: dict[str, str] = Field(default_factory=dict)  # of code, weights, data
     impostor_tail: ImpostorTail | None = None
-    members: tuple[Member, ...] = ()  # of an ensemble; then colour, mean and scale are theirs
+    members: tuple[Member, ...] = ()  # of an ensemble; colour, mean and scale are then on their cards
 
     def far_of(self, score: float) -> FalseAcceptRate:
-        """How often different people score so high, from the calibration that the card carries.
+        """The false accept rate at a score, from the calibration on the card.
 
         >>> str(read_card("model.safetensors").far_of(0.61))
         'below 6e-05, below what was measured'
@@ -226,11 +216,11 @@ class Card(Grown):
 
     @property
     def called(self) -> str:
-        """The model's name, or that it has none."""
+        """The model's name, or a description if it has none."""
         return self.name or "a model without a name"
 
     def text(self) -> str:
-        """The card for people to read, as plain text."""
+        """The card as plain text."""
         how, net, tail = self.preprocessing, self.architecture, self.impostor_tail
         lines = [self.called]
         if net is not None:
@@ -253,12 +243,12 @@ class Card(Grown):
         return "\n".join(lines)
 
     def metadata(self) -> dict[str, str]:
-        """The card as a model file stores it."""
+        """The card as the metadata of a model file."""
         return {METADATA_KEY: self.model_dump_json(), "format": "pt"}
 
 
 class _Extent(BaseModel):
-    """Where a tensor lies in a `.safetensors` file: its first byte and its end, counted from the header's end."""
+    """The byte range of a tensor in a `.safetensors` file, from the end of the header."""
 
     data_offsets: tuple[int, int]
 
@@ -272,21 +262,27 @@ def read_card(path: str | Path) -> Card:
     >>> read_card("model.safetensors").preprocessing.colour
     'RGB'
     """
-    path = Path(path)
+    with open_model(Path(path)) as file:
+        return card_in(file, source=str(path))
+
+
+@contextmanager
+def open_model(path: Path) -> Iterator[BinaryIO]:
+    """A model file, open for reading; every `OSError` becomes a `ModelFileError`."""
     if not path.is_file():
         raise ModelFileError(f"{path}: no such model file")
     try:
         with path.open("rb") as file:
-            return card_in(file, source=str(path))
+            yield file
     except OSError as error:
         raise ModelFileError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def card_in(file: BinaryIO, *, source: str) -> Card:
-    """The card in an open `.safetensors`, of which only the header is read; `source` names it in errors.
+    """The card in an open `.safetensors`; reads only the header, and names the file as `source` in errors.
 
-    The file begins with the header's length in 8 bytes, and the header is JSON. The safetensors package reads metadata
-    of files only, and a model that is hashed and run is at hand as bytes.
+    The file begins with the header's length in 8 bytes, and the header is JSON. The safetensors package reads the
+    metadata of files on disk only, not of bytes in memory.
     """
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
@@ -294,15 +290,13 @@ def card_in(file: BinaryIO, *, source: str) -> Card:
     try:
         header = _HEADER.validate_json(file.read(min(length, size)))
     except ValidationError as error:
-        raise broken_safetensors(source, "it has no header that is one") from error
+        raise broken_safetensors(source, "its header cannot be parsed") from error
     ends = [entry.data_offsets[1] for entry in header.values() if isinstance(entry, _Extent)]
     if (wanted := 8 + length + max(ends, default=0)) != size:
-        raise broken_safetensors(source, f"{size:,} bytes, where its header speaks of {wanted:,}")
+        raise broken_safetensors(source, f"{size:,} bytes; its header describes {wanted:,}")
     metadata = header.get("__metadata__", {})
     if isinstance(metadata, _Extent) or METADATA_KEY not in metadata:
-        raise ModelFileError(
-            f"{source}: a .safetensors file without a sphereface card; save it with sphereface.models.save_model"
-        )
+        raise ModelFileError(f"{source}: without a sphereface card; save it with sphereface.models.save_model")
     return parse_card(metadata[METADATA_KEY], source=source)
 
 
@@ -316,15 +310,19 @@ def parse_card(text: str | bytes, *, source: str) -> Card:
     try:
         return Card.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "card"
-        reason = " ".join(first["msg"].split())
+        field, reason = first_problem(error, "card")
         raise ModelFileError(
-            f"{source}: its card has a bad {where}: {reason}; it may come from a newer sphereface"
+            f"{source}: its card has a bad {field}: {reason}; it may need a newer sphereface"
         ) from error
 
 
+def first_problem(error: ValidationError, record: str) -> tuple[str, str]:
+    """The field with the first problem, such as `part.number`, or the name of the whole `record`; and the reason."""
+    first = error.errors(include_url=False)[0]
+    return ".".join(map(str, first["loc"])) or record, " ".join(first["msg"].split())
+
+
 def differences(a: Preprocessing, b: Preprocessing) -> dict[str, tuple[object, object]]:
-    """The fields in which two ways to make faces differ, with both values."""
+    """The fields that differ, with both values."""
     left, right = a.model_dump(), b.model_dump()
     return {field: (left[field], right[field]) for field in left if left[field] != right[field]}

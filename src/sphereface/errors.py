@@ -5,7 +5,7 @@ from typing import Any
 
 
 class SphereFaceError(Exception):
-    """Base of all errors that a program may handle; its text is one line that says what came and the way out."""
+    """Base of all errors that a program may handle; the text is one line: what came, what was wanted, what to do."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Setting:
 
 
 class UserError(SphereFaceError, ValueError):
-    """Something that the user can mend: a wrong argument, file, or combination of them.
+    """An error that the user can correct: a wrong argument, file, or combination of them.
 
     The text may be given in parts, some of them a `Setting`.
 
@@ -44,15 +44,15 @@ class UserError(SphereFaceError, ValueError):
 
 
 class ModelFileError(UserError):
-    """A file that is no model of ours, or a broken one."""
+    """A file that is not a supported model, or is damaged."""
 
 
 class ContractMismatch(UserError):
-    """Faces or features made in one way meet a model that wants another."""
+    """Faces or features that were made with other settings than the model needs."""
 
 
 class UnreadableImage(UserError):
-    """An image that cannot be read: no image, a damaged one, one over the limits, or none at that path."""
+    """An image that cannot be read: missing, damaged, over the limits, or not an image file."""
 
     def __init__(self, path: object, reason: object, *more: object) -> None:
         super().__init__(path, ": ", reason, *more)
@@ -68,11 +68,11 @@ class NoFaceFound(UserError):
 
 
 class DataFormatError(UserError):
-    """A list, record file or shard that does not hold what its format says; the text names the line or place."""
+    """A list, record file, archive or feature store that breaks its format; the text names the line or place."""
 
 
 class BadFeature(DataFormatError):
-    """A feature that has no direction: zeros, or not finite; `what` it belongs to: `image`, `probe`, `distractor`."""
+    """A feature without a direction: zeros, or not finite; `what` is its kind: `image`, `probe`, `distractor`."""
 
     def __init__(self, what: str, *parts: object) -> None:
         super().__init__(*parts)
@@ -83,4 +83,4 @@ class BadFeature(DataFormatError):
 
 
 class JobFailed(SphereFaceError):
-    """A job that ran to its end and did not reach what was asked; what it made is kept."""
+    """A job that finished without the required result; its output files are kept."""

@@ -1,11 +1,10 @@
-"""ONNX graphs: written, and made fit for onnxruntime.
+"""ONNX graphs: writing them, and rewriting them for onnxruntime.
 
 PReLU(x) = a x + (1 - a) max(x, 0) for a slope a per channel: two 1 x 1 depthwise convolutions, a ReLU and a sum. The
-runtime has vector code for these and none for PReLU, which cost MTCNN's networks half of their time. Constants that are
-listed as inputs, as older exporters did, keep it from simplifying the graph; and a batch that is fixed at 1 wastes what
-the processor could do at once.
+runtime has vector code for these but not for PReLU, which took half of the time of MTCNN's networks. Constants that are
+listed as inputs, as by older exporters, prevent its graph optimisations; a batch that is fixed at 1 prevents batching.
 
-The `onnx` package is imported inside functions, where a model is at hand: the command line starts without it.
+The `onnx` package is imported inside functions, so that the command line starts without it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
@@ -18,22 +17,22 @@ from sphereface.errors import ModelFileError
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-IR_VERSION, OPSET_VERSION = 8, 13  # of 2021: whatever reads ONNX today reads these
+IR_VERSION, OPSET_VERSION = 8, 13  # of 2021, for older readers
 
-Shape = Sequence[int | str]  # a name stands for a free length
+Shape = Sequence[int | str]  # a string names a free dimension
 
 
 class Fitted(NamedTuple):
-    """A network that is fit for onnxruntime."""
+    """A network rewritten for onnxruntime."""
 
     content: bytes
-    integers: bool  # whether it computes with integers; if not, those in it are packed float32 weights
+    integers: bool  # True if it computes with integers; otherwise integer tensors are packed float32 weights
 
 
 def new_model(
     name: str, *, source: tuple[str, Shape], target: tuple[str, Shape], about: Mapping[str, str]
 ) -> "ModelProto":
-    """A model with metadata, whose graph from a source to a target has no operations yet."""
+    """A model with metadata `about`, one input and one output, and no operations yet."""
     from onnx import TensorProto, helper
 
     ends = [helper.make_tensor_value_info(end, TensorProto.FLOAT, shape) for end, shape in (source, target)]
@@ -48,7 +47,7 @@ def new_model(
 
 
 def operation(op: str, inputs: Sequence[str], output: str, **attributes: Any) -> "NodeProto":
-    """One operation of a graph."""
+    """A node of a graph."""
     from onnx import helper
 
     return helper.make_node(op, inputs, [output], **attributes)
@@ -63,26 +62,26 @@ def add_constant(graph: "GraphProto", name: str, values: Float32) -> None:
 
 
 def written(model: "ModelProto") -> bytes:
-    """A model as the bytes of its file."""
+    """The file content of a model."""
     from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 
     try:
         return bytes(model.SerializeToString())
     except EncodeError as error:
-        raise ModelFileError("a model of more than 2 GiB, which an ONNX file cannot hold") from error
+        raise ModelFileError("a model of more than 2 GiB; an ONNX file holds at most 2 GiB") from error
 
 
 def metadata(content: bytes) -> dict[str, str]:
-    """The metadata of an ONNX file: texts by key."""
+    """The metadata of an ONNX file, text by key."""
     with _errors_of_the_file():
         return {_text(entry.key): _text(entry.value) for entry in _parsed(content).metadata_props}
 
 
 def with_metadata(content: bytes, key: str, text: str | None) -> bytes:
-    """The same network with another text under a key, in the place of an older one, or without any.
+    """The file content with the text of a metadata key replaced, added, or removed (None).
 
-    All other bytes stay, so that the older text, put back, gives the older file. The package would write them anew, in
-    an order of its own.
+    All other bytes stay, so that restoring the older text restores the older file. The onnx package would write all
+    fields again, in another order.
     """
     found = metadata(content).get(key)
     before, after = _entry(key, found), _entry(key, text)
@@ -94,7 +93,7 @@ def with_metadata(content: bytes, key: str, text: str | None) -> bytes:
 
 
 def _entry(key: str, text: str | None) -> bytes:
-    """An entry of the metadata as it stands in a file."""
+    """The bytes of a metadata entry in a file; empty for None."""
     import onnx
 
     model = onnx.ModelProto()
@@ -104,10 +103,10 @@ def _entry(key: str, text: str | None) -> bytes:
 
 
 def for_onnxruntime(content: bytes, *, free_batch: bool = False) -> Fitted:
-    """The same network, without PReLU over channels, and without inputs that are constants or that no node reads.
+    """The same network, without PReLU over channels, constant inputs and unused inputs.
 
-    `free_batch` also sets the first axis of inputs and outputs free where it was fixed at 1. Whether the graph bears
-    that must be tried: a reshape inside may hold the 1 as well.
+    `free_batch` also frees the first axis of inputs and outputs where it was fixed at 1. The caller must test such a
+    network with batches: a reshape inside may contain the 1 as well.
     """
     with _errors_of_the_file():
         model = _parsed(content)
@@ -126,14 +125,14 @@ def for_onnxruntime(content: bytes, *, free_batch: bool = False) -> Fitted:
 
 @contextmanager
 def _errors_of_the_file() -> Iterator[None]:
-    """Raise what is wrong with a file as our error."""
+    """Convert parse errors to `ModelFileError`."""
     from google.protobuf.message import DecodeError
 
     try:
         yield
     except ModelFileError:
         raise
-    except (DecodeError, ValueError) as error:  # ValueError: bytes that are no text, a tensor of another size than said
+    except (DecodeError, ValueError) as error:  # ValueError: invalid UTF-8, a tensor of the wrong size
         raise ModelFileError(f"not an ONNX model ({error})") from error
 
 
@@ -150,12 +149,12 @@ def _parsed(content: bytes) -> "ModelProto":
 
 
 def _text(text: str | bytes) -> str:
-    """A text of a protocol buffer, which comes as bytes where it is not UTF-8."""
+    """A string of a protocol buffer; protobuf returns invalid UTF-8 as bytes, which raise `UnicodeDecodeError`."""
     return text if isinstance(text, str) else text.decode()
 
 
 def _nodes(nodes: "Iterable[NodeProto]") -> "Iterator[NodeProto]":
-    """Nodes, and those of the graphs inside of them, such as the branches of an If."""
+    """All nodes, including those of subgraphs, such as the branches of an If."""
     for node in nodes:
         yield node
         for attribute in node.attribute:
@@ -164,7 +163,7 @@ def _nodes(nodes: "Iterable[NodeProto]") -> "Iterator[NodeProto]":
 
 
 def _tensors(model: "ModelProto") -> "Iterator[TensorProto]":
-    """All tensors of a model, wherever they stand."""
+    """All tensors of a model: of graphs, subgraphs, functions and attributes."""
     nodes = _nodes((*model.graph.node, *(node for function in model.functions for node in function.node)))
     attributes = [attribute for node in nodes for attribute in node.attribute]
     graphs = [model.graph, *(graph for each in attributes for graph in (each.g, *each.graphs))]
@@ -179,12 +178,12 @@ def _tensors(model: "ModelProto") -> "Iterator[TensorProto]":
 
 
 def _read(graph: "GraphProto") -> set[str]:
-    """The names that nodes read and those that leave the graph."""
+    """The names of all node inputs and graph outputs."""
     return {name for node in _nodes(graph.node) for name in node.input} | {value.name for value in graph.output}
 
 
 def _keep(named: "MutableSequence[ValueInfoProto] | MutableSequence[TensorProto]", wanted: set[str]) -> None:
-    """Delete what has no wanted name; in place, since a new list would copy the weights."""
+    """Delete the entries with other names; in place, because a new list would copy the weights."""
     for place in reversed(range(len(named))):
         if named[place].name not in wanted:
             del named[place]
@@ -217,7 +216,7 @@ def _replace_prelus(graph: "GraphProto") -> None:
 
 
 def _per_channel(tensor: "TensorProto") -> bool:
-    """Whether a tensor is of floats with the shape (C, 1, 1) or (1, C, 1, 1): along the channels of (N, C, H, W)."""
+    """True for a float tensor (C, 1, 1) or (1, C, 1, 1): a number for each channel of (N, C, H, W)."""
     from onnx import TensorProto
 
     *first, channels, height, width = tensor.dims if len(tensor.dims) >= 3 else (0, 0, 0)

@@ -1,7 +1,7 @@
 """The few collectives that we use: every process calls them in the same order, and in one process they do nothing.
 
-What the processes tell each other is tensors and JSON; nothing is pickled. Each sum is made in one place and told to
-those who want it, so that all have the same bits.
+Messages are tensors and JSON, never pickles. Each sum is computed on one rank and sent to the others, so that all ranks
+have the same bits.
 """
 
 import json
@@ -22,8 +22,8 @@ from torch.autograd.function import once_differentiable
 
 from sphereface.errors import JobFailed, UserError
 
-PATIENCE = timedelta(minutes=30)  # as long may one process keep the others waiting, for an evaluation say
-BUCKET = 25_000_000  # bytes of small tensors that travel together: what one message costs no longer counts
+PATIENCE = timedelta(minutes=30)  # collective timeout; longer than an evaluation on rank 0
+BUCKET = 25_000_000  # bytes of small tensors sent as one message: large enough to hide the cost of a message
 
 
 def rank() -> int:
@@ -32,20 +32,21 @@ def rank() -> int:
 
 
 def ranks() -> int:
-    """How many processes there are."""
+    """The number of processes."""
     return int(dist.get_world_size()) if _begun() else 1
 
 
 def begin(device: str | torch.device = "cpu") -> torch.device:
-    """Join the other processes, if `torchrun` started any, and say which device is ours; alone, it is the one given.
+    """Join the process group of `torchrun`, if it started several processes, and return this process's device.
 
-    CPUs talk through gloo, CUDA devices through nccl; a process takes the device of its place on its machine.
+    CPUs communicate through gloo, CUDA devices through nccl. A CUDA process takes the device of its local rank; a
+    single process takes the device given.
     """
     chosen = torch.device(device)
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return chosen
     if str(chosen) not in ("cpu", "cuda"):
-        raise UserError(f"device is {chosen}; several processes take cpu, or cuda and each its own device of that kind")
+        raise UserError(f"device is {chosen}; several processes take cpu, or cuda, where each gets its own device")
     if chosen.type == "cuda":
         place, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
         if place >= count:
@@ -58,7 +59,7 @@ def begin(device: str | torch.device = "cpu") -> torch.device:
 
 
 def end() -> None:
-    """Leave the other processes."""
+    """Leave the process group."""
     if _begun():
         dist.destroy_process_group()
 
@@ -70,7 +71,7 @@ def barrier() -> None:
 
 
 def all_gather(tensor: Tensor) -> Tensor:
-    """The tensors of all ranks, which are of one shape, in the order of the ranks: (...) -> (R, ...)."""
+    """The tensors of all ranks, all of one shape, stacked in the order of the ranks: (...) -> (R, ...)."""
     if ranks() == 1:
         return tensor[None]
     own = _bytes(tensor)
@@ -81,7 +82,7 @@ def all_gather(tensor: Tensor) -> Tensor:
 
 
 def exchange(parts: Tensor) -> Tensor:
-    """Part i goes to rank i, and from each rank comes the part that is for this one: (R, ...) -> (R, ...)."""
+    """Send part i to rank i, and return the parts that the ranks sent to this one: (R, ...) -> (R, ...)."""
     assert len(parts) == ranks()
     if ranks() == 1:
         return parts
@@ -93,7 +94,7 @@ def exchange(parts: Tensor) -> Tensor:
 
 
 def sum_of_own_rows(rows: Tensor) -> Tensor:
-    """The sum over the ranks, of which each gets its share of the rows only: (R b, ...) -> (b, ...)."""
+    """The rank's own share of the rows of the sum over the ranks: (R b, ...) -> (b, ...)."""
     return exchange(rows.reshape(ranks(), -1, *rows.shape[1:])).sum(0)
 
 
@@ -123,7 +124,7 @@ def broadcast_(tensors: Iterable[Tensor]) -> None:
 
 
 def share_json(value: Any) -> Any:
-    """What rank 0 gave, in all processes, as JSON gives it back: a tuple comes as a list, in one process as well."""
+    """The value of rank 0, on all ranks, after a round trip through JSON: a tuple becomes a list, also on one rank."""
     text = json.dumps(value if rank() == 0 else None).encode()
     if ranks() == 1:
         return json.loads(text)
@@ -136,25 +137,24 @@ def share_json(value: Any) -> Any:
 
 
 def gather_json(value: Any) -> list[Any]:
-    """What every process gave, in the order of the ranks and in all of them, as JSON gives it back."""
+    """The values of all ranks, in the order of the ranks, on each of them, after a round trip through JSON."""
     text = json.dumps(value).encode()
     if ranks() == 1:
         return [json.loads(text)]
     device = "cuda" if dist.get_backend() == "nccl" else "cpu"
     sizes = all_gather(torch.tensor([len(text)], device=device)).flatten().tolist()
     letters = torch.frombuffer(bytearray(text.ljust(max(sizes))), dtype=torch.uint8).to(device)
-    return [
-        json.loads(row[:size].cpu().numpy().tobytes()) for row, size in zip(all_gather(letters), sizes, strict=True)
-    ]
+    rows = all_gather(letters).cpu().numpy()
+    return [json.loads(row[:size].tobytes()) for row, size in zip(rows, sizes, strict=True)]
 
 
 def on_first(work: Callable[[], Any]) -> Any:
-    """Let rank 0 do something while the others wait; all get its result, as JSON, or an error if it fails."""
+    """Run `work` on rank 0 while the others wait; all return its result, as JSON, or raise an error if it fails."""
     result, failure = None, None
     if rank() == 0:
         try:
             result = json.loads(json.dumps(work()))
-        except Exception as error:  # noqa: BLE001 the others must hear of it before it is raised here
+        except Exception as error:  # noqa: BLE001 sent to the other ranks before it is raised here
             failure = error
     result, reason = share_json([result, None if failure is None else f"{type(failure).__name__}: {failure}"])
     if failure is not None:
@@ -165,10 +165,7 @@ def on_first(work: Callable[[], Any]) -> Any:
 
 
 def gather_batch(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Features (b, D) and labels (b,) of all ranks, one after the other; every rank brings as many.
-
-    The gradient of the gathered features comes back as `GatherRows` says.
-    """
+    """Features (b, D) and labels (b,) of all ranks, concatenated, b the same on all; `GatherRows` has the gradient."""
     if ranks() == 1:
         return features, labels
     return GatherRows.apply(features), all_gather(labels).flatten(0, 1)  # type: ignore[no-untyped-call]
@@ -177,30 +174,29 @@ def gather_batch(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 class GatherRows(torch.autograd.Function):
     """The rows of all ranks: (b, D) -> (R b, D), for a loss that every rank computes on all of them.
 
-    Back comes R x the gradient of a rank's own rows. The R is there because the network is under
-    DistributedDataParallel, which *averages* gradients over the ranks, while the gradient of a loss of the whole batch
-    is the *sum* of what its rows contribute.
+    The gradient is R x that of a rank's own rows, because the network is under DistributedDataParallel, which
+    *averages* gradients over the ranks, while the gradient of a loss of the whole batch is the *sum* over its rows.
     """
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor) -> Tensor:
-        """Every rank's rows, in the order of the ranks."""
+        """The rows of all ranks, in the order of the ranks."""
         ctx.own = slice(rank() * len(rows), (rank() + 1) * len(rows))
         return all_gather(rows).flatten(0, 1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
-        """Nothing is sent: what the loss made of the other rows, their ranks know."""
+        """R x the gradient of the rank's own rows; no communication, since every rank computes the whole loss."""
         return grad_output[ctx.own] * ranks()
 
 
 @contextmanager
 def count_bytes() -> Iterator[Counter[str]]:
-    """Count what this process sends meanwhile, in bytes, by collective.
+    """Count the bytes that this process sends inside the context, by collective.
 
-    Headers and what DistributedDataParallel sends are not in it. A gathered or reduced tensor travels around a ring,
-    an exchanged one straight; of a broadcast, rank 0 counts one copy.
+    Headers and the traffic of DistributedDataParallel are not included. Gathered and reduced tensors are counted as
+    sent around a ring, exchanged ones directly; rank 0 counts one copy of a broadcast.
     """
     counter: Counter[str] = Counter()
     _counters.append(counter)
@@ -213,68 +209,60 @@ def count_bytes() -> Iterator[Counter[str]]:
 def launch(
     work: Callable[..., Any], count: int, *arguments: Any, device: str = "cpu", patience: float | None = None
 ) -> list[Any]:
-    """Run `work(*arguments)` in fresh processes of this machine that know each other; what each returns, as JSON.
+    """Run `work(*arguments)` in `count` new processes of one process group on this machine; their results, as JSON.
 
     For tests and measurements; a training run is started by `torchrun`. `work` must be importable by name. The
-    processes talk as those of `begin(device)` do. If none has an answer for `patience` seconds, all are ended.
+    processes join the group by `begin(device)`. After `patience` seconds without a result, all are terminated.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # finds a free port and keeps it
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # reserves a free port
     context = multiprocessing.get_context("spawn")
-    processes, receivers = [], []
+    processes, receivers = [], {}
     for place in range(count):
-        receiver, sender = context.Pipe(duplex=False)
-        process = context.Process(target=_take_part, args=(sender, place, count, store.port, device, work, arguments))
-        process.start()
+        receivers[place], sender = context.Pipe(duplex=False)
+        task = (sender, place, count, store.port, device, work, *arguments)
+        processes.append(context.Process(target=_run_rank, args=task))
+        processes[-1].start()
         sender.close()
-        processes.append(process)
-        receivers.append(receiver)
-    answers: dict[int, Any] = {}
+    results: dict[int, Any] = {}
     try:
-        while len(answers) < count:
-            if not wait([receiver for place, receiver in enumerate(receivers) if place not in answers], patience):
-                raise RuntimeError(f"{count - len(answers)} of {count} processes have no answer after {patience:g} s")
-            for place, receiver in enumerate(receivers):
-                if place not in answers and receiver.poll():
-                    answers[place] = _answer(receiver, place)
+        while len(results) < count:
+            waiting = {place: receiver for place, receiver in receivers.items() if place not in results}
+            if not wait(waiting.values(), patience):
+                raise RuntimeError(f"{len(waiting)} of {count} processes have no result after {patience:g} s")
+            results |= {place: _result(each, place) for place, each in waiting.items() if each.poll()}
     finally:
         for process in processes:
-            if len(answers) < count:
+            if len(results) < count:
                 process.terminate()  # one failed, and the others would wait for it
             process.join()
-    return [answers[place] for place in range(count)]
+    return [results[place] for place in range(count)]
 
 
-def _answer(receiver: Connection, place: int) -> Any:
+def _result(receiver: Connection, place: int) -> Any:
     try:
-        answer = json.loads(receiver.recv_bytes())
+        message = json.loads(receiver.recv_bytes())
     except EOFError as error:
-        raise RuntimeError(f"process {place} died without a word") from error
-    if "failure" in answer:
-        raise RuntimeError(f"process {place} failed: {answer['failure']}")
-    return answer["result"]
+        raise RuntimeError(f"process {place} exited without a result") from error
+    if "failure" in message:
+        raise RuntimeError(f"process {place} failed: {message['failure']}")
+    return message["result"]
 
 
-def _take_part(
-    sender: Connection,
-    place: int,
-    count: int,
-    port: int,
-    device: str,
-    work: Callable[..., Any],
-    arguments: tuple[Any, ...],
+def _run_rank(
+    sender: Connection, place: int, count: int, port: int, device: str, work: Callable[..., Any], *arguments: Any
 ) -> None:
-    """What `torchrun` would set, then the work."""
+    """Set the environment as `torchrun` does, run the work and send its result or failure."""
     os.environ |= {"RANK": str(place), "LOCAL_RANK": str(place), "WORLD_SIZE": str(count)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
     try:
         begin(device)
-        answer = {"result": work(*arguments)}
+        message = {"result": work(*arguments)}
         end()
-    except BaseException:  # noqa: BLE001 whatever it is, the parent tells
-        answer = {"failure": traceback.format_exc()}
-    sender.send_bytes(json.dumps(answer).encode())
+    except BaseException:  # noqa: BLE001 the parent process raises it
+        message = {"failure": traceback.format_exc()}
+    sender.send_bytes(json.dumps(message).encode())
 
 
 _counters: list[Counter[str]] = []
@@ -290,29 +278,25 @@ def _begun() -> bool:
 
 
 def _bytes(tensor: Tensor) -> Tensor:
-    """A tensor's memory: bytes are a type that every backend carries."""
+    """A tensor's memory as bytes, a type that every backend can send."""
     return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
 def _flat_buckets(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
-    """Tensors joined to flat ones of about a bucket; what is written there goes back when the next is asked for."""
+    """Yield tensors joined to flat ones of about BUCKET bytes; changes are copied back on the next request."""
     bucket: list[Tensor] = []
     for tensor in tensors:
-        if bucket and not _fits(bucket, tensor):
+        size = sum(each.nbytes for each in (*bucket, tensor))
+        if bucket and (size > BUCKET or (bucket[0].dtype, bucket[0].device) != (tensor.dtype, tensor.device)):
             yield from _flat(bucket)
             bucket = []
         bucket.append(tensor.detach())
     yield from _flat(bucket)
 
 
-def _fits(bucket: list[Tensor], tensor: Tensor) -> bool:
-    same = (bucket[0].dtype, bucket[0].device) == (tensor.dtype, tensor.device)
-    return same and sum(other.nbytes for other in bucket) + tensor.nbytes <= BUCKET
-
-
 def _flat(bucket: list[Tensor]) -> Iterator[Tensor]:
     if len(bucket) == 1 and bucket[0].is_contiguous():
-        yield bucket[0].view(-1)  # large ones are not copied
+        yield bucket[0].view(-1)  # a large tensor is not copied
     elif bucket:
         flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
         yield flat

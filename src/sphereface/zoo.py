@@ -1,18 +1,18 @@
-"""Model files, and the models of others that we know: cards for files that carry none."""
+"""Model files, and cards for well-known models of other projects, which store none."""
 
 import io
 import os
 from functools import cached_property
 from pathlib import Path
 
-from sphereface.contract import METADATA_KEY, Card, Preprocessing, card_in, parse_card
+from sphereface.contract import METADATA_KEY, Card, Preprocessing, card_in, open_model, parse_card
 from sphereface.errors import ModelFileError
 from sphereface.graphs import metadata
 from sphereface.hashes import sha256_of
 
-LARGEST = 2_000_000_000  # bytes of a model file; a protocol buffer ends at 2 GiB
+LARGEST = 2_000_000_000  # bytes of a model file; a protocol buffer has at most 2 GiB
 
-# OpenCV's own class takes BGR images, as all of OpenCV, and turns them to RGB for the network.
+# The network takes RGB: OpenCV's own class takes BGR images and converts them.
 SFACE = Card(
     name="sface-2021dec",
     preprocessing=Preprocessing(crop="112x112", colour="RGB", mean=0.0, scale=1.0),
@@ -23,13 +23,13 @@ SFACE = Card(
 KNOWN = {  # by SHA-256 of the file
     "0ba9fbfa01b5270c96627c4ef784da859931e02f04419c829e83484087c34e79": SFACE,
     "fb143eea07838aa532d1c95df5f69899974ea0140e1fba05e94204be13ed74ee": SFACE.model_copy(
-        update={"name": "sface-2021dec-int8bq"}  # weights as integers, in blocks of 64
+        update={"name": "sface-2021dec-int8bq"}  # integer weights, in blocks of 64
     ),
 }
 
 
 class ModelFile:
-    """A model file, read once: its hash, its card and its network are of the same bytes.
+    """A model file, read once: hash, card and network come from the same bytes.
 
     >>> ModelFile("face_recognition_sface_2021dec.onnx").card.name
     'sface-2021dec'
@@ -41,25 +41,20 @@ class ModelFile:
         self.kind = self.path.suffix
         if self.kind not in (".safetensors", ".onnx"):
             raise ModelFileError(f"{path}: wanted an .onnx embedder with a card, or our .safetensors")
-        if not self.path.is_file():
-            raise ModelFileError(f"{path}: no such model file")
-        try:
-            with self.path.open("rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                if size > LARGEST:
-                    raise ModelFileError(f"{path}: {size:,} bytes; a model file has at most {LARGEST:,}")
-                self.content = file.read()
-        except OSError as error:
-            raise ModelFileError(f"{path}: cannot be read ({error.strerror})") from error
+        with open_model(self.path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > LARGEST:
+                raise ModelFileError(f"{path}: {size:,} bytes; a model file has at most {LARGEST:,}")
+            self.content = file.read()
 
     @cached_property
     def sha256(self) -> str:
-        """The hash of the file."""
+        """The SHA-256 of the file."""
         return sha256_of(self.content)
 
     @cached_property
     def card(self) -> Card:
-        """The file's own card, or for an `.onnx` the one beside it, or the one that we know it by."""
+        """The card in the file; for an `.onnx` without one, the `.card.json` beside it, or the entry of `KNOWN`."""
         if self.kind == ".safetensors":
             return card_in(io.BytesIO(self.content), source=str(self.path))
         try:
@@ -80,10 +75,10 @@ class ModelFile:
 
 
 def model_file(given: str | Path | ModelFile) -> ModelFile:
-    """A model file that is read already, or the one at a path."""
+    """The model file at a path; a `ModelFile` is returned as it is."""
     return given if isinstance(given, ModelFile) else ModelFile(given)
 
 
 def card_of(path: str | Path) -> Card:
-    """The card of a model file, from wherever it comes."""
+    """The card of a model file; see `ModelFile.card`."""
     return ModelFile(path).card

@@ -264,7 +264,7 @@ def test_the_page_shows_what_was_found(tmp_path, drawn):
         path.write_bytes(encode_png(face))
     audit_path(folder, against=folder, out=tmp_path / "out")
     page = tmp_path / "out" / "report.html"
-    assert "Photos that are there twice: 2" in page.read_text()
+    assert "Near-duplicate photos: 2" in page.read_text()
     assert complaints(page, scheme="light", width=900) == []
 
 

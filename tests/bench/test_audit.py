@@ -52,9 +52,9 @@ def test_the_verb_fails_where_the_audit_holds_more_than_it_may(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["bench", "audit", "--people", "12", "--photos", "3", "--features", "8", "--limit", "10", "--json"])
     assert ended.value.code == 1
-    told = capsys.readouterr()
-    assert json.loads(told.out)["limit_megabytes"] == 10
-    assert "wanted less than 10 MB" in told.err.splitlines()[-1]
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["limit_megabytes"] == 10
+    assert "wanted less than 10 MB" in printed.err.splitlines()[-1]
 
 
 def test_too_few_photos_are_refused_before_the_work():

@@ -66,9 +66,9 @@ def test_the_verb_writes_the_page_and_the_numbers(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         main([str(each) for each in ("bench", "megaface", "--out", out, *options, "--json")])
     assert ended.value.code == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told == json.loads((out / "megaface-scale.json").read_text())
-    assert [row["negatives"] for row in told["rows"]] == [20 * 50, 20 * 200]
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((out / "megaface-scale.json").read_text())
+    assert [row["negatives"] for row in printed["rows"]] == [20 * 50, 20 * 200]
     page = (out / "megaface-scale.md").read_text()
     assert "--probes 20 --people 4 --features 16 --rounds 1 --size 50 --size 200`" in page
     assert sorted(path.name for path in tmp_path.rglob("*.*")) == ["megaface-scale.json", "megaface-scale.md"]
@@ -111,7 +111,7 @@ def test_distractors_are_drawn_once_and_then_kept(tmp_path):
     assert np.load(path).shape == (10, 3)
 
 
-@pytest.mark.skipif(not LINUX, reason="only Linux tells")
+@pytest.mark.skipif(not LINUX, reason="only Linux reports it")
 def test_the_peak_counts_what_was_held_and_let_go():
     with anonymous_peak() as held:
         # Fresh pages: an array may be given some that were freed before.

@@ -86,7 +86,7 @@ def dies(task, turns):
 def test_a_candidate_that_dies_is_an_error_at_once_even_if_its_workers_live(task):
     start = time.monotonic()
     try:
-        with pytest.raises(JobFailed, match="'dying' died with exit code 3"):
+        with pytest.raises(JobFailed, match="'dying' exited without a result, with exit code 3"):
             turns.measure({"dying": dies}, task, rounds=1, say=lambda _: None)
         assert time.monotonic() - start < 300  # its worker sleeps for 600
     finally:
@@ -122,8 +122,8 @@ def test_the_set_has_every_person_and_more_faces_than_memory_keeps(tmp_path):
 
 
 def write_log(folder, *lines):
-    told = [{"kind": kind, "step": step, "time": f"2026-01-01T00:00:{second}+00:00"} for kind, step, second in lines]
-    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
+    entries = [{"kind": kind, "step": step, "time": f"2026-01-01T00:00:{second}+00:00"} for kind, step, second in lines]
+    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in entries))
 
 
 def test_a_checkpoint_took_the_time_since_the_line_of_its_step(tmp_path):
@@ -136,7 +136,7 @@ def test_a_checkpoint_took_the_time_since_the_line_of_its_step(tmp_path):
 
 def test_a_run_that_was_taken_back_is_no_measurement(tmp_path):
     write_log(tmp_path, ("start", 0, "00.000"), ("rollback", 0, "05.000"), ("step", 4, "07.000"))
-    with pytest.raises(JobFailed, match="taken back"):
+    with pytest.raises(JobFailed, match="was rolled back"):
         training.checkpoint_seconds(tmp_path)
 
 

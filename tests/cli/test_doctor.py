@@ -64,7 +64,7 @@ def test_a_device_that_is_not_there_is_one_line_with_the_way_out():
     ran = doctor("--device", "cuda")
     assert ran.returncode == 2
     assert ran.stdout == ""
-    assert re.fullmatch(r"sphereface: device is cuda, and torch \S+ says: .*; choose cpu, or .*\n", ran.stderr)
+    assert re.fullmatch(r"sphereface: device is cuda; torch \S+ reports: .*; choose cpu, or .*\n", ran.stderr)
 
 
 def test_without_torch_the_versions_are_shown_and_the_rest_is_skipped():

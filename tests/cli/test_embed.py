@@ -59,8 +59,13 @@ def undisturbed(given):
 
 def test_features_come_from_the_network_and_the_result_is_one_object(given, undisturbed):
     root, tensors = given
-    folder, told, said = undisturbed
-    assert (told["faces"], told["dimension"], told["feature_rule"], told["unreadable"]) == (120, 12, "concatenate", {})
+    folder, payload, said = undisturbed
+    assert (payload["faces"], payload["dimension"], payload["feature_rule"], payload["unreadable"]) == (
+        120,
+        12,
+        "concatenate",
+        {},
+    )
     assert "embedding faces" in said
     assert len(list((root / "cache").iterdir())) == 1
     features = open_features(folder, finite=True)

@@ -42,7 +42,7 @@ def without_torch(monkeypatch):
 
 @pytest.fixture
 def run(capsys):
-    """A verb's exit code, what it printed, and the last line that it said beside."""
+    """Run a verb: its exit code, standard output and standard error."""
 
     def call(*arguments):
         with pytest.raises(SystemExit) as ended:
@@ -54,8 +54,8 @@ def run(capsys):
 
 
 @pytest.fixture
-def told(run):
-    """The JSON that a verb prints, which is all that it prints."""
+def payload(run):
+    """Run a verb with --json: the object on standard output, which has nothing else."""
 
     def call(*arguments):
         code, out, said = run(*arguments, "--json")
@@ -67,7 +67,7 @@ def told(run):
 
 @pytest.fixture
 def refused(run):
-    """The one line that a verb ends with."""
+    """Run a verb that fails: its last line on standard error."""
 
     def call(*arguments):
         code, out, said = run(*arguments)
@@ -132,7 +132,7 @@ SHAKY = ["steady" if person % 2 else "shaky" for person in range(44)]
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory, embedder):
-    """People whose faces are patterns: of the steady all photos are alike, of the shaky no two are."""
+    """People with patterns as faces: photos of a steady person are alike, those of a shaky person are not."""
     root = tmp_path_factory.mktemp("own") / "people"
     rng = np.random.default_rng(5)
     for person, group in enumerate(SHAKY):
@@ -157,46 +157,46 @@ def table(path, groups, *more):
 # Every protocol prints what its function finds
 
 
-def test_pairs_by_every_rule_are_those_of_the_function(told, run, pairs_set, model, embedder):
+def test_pairs_by_every_rule_are_those_of_the_function(payload, run, pairs_set, model, embedder):
     expected = evaluate_lfw(embedder, pairs_set, all_rules=True, rounds=20, fars=(0.1, 0.2))
     arguments = ("lfw", pairs_set, "--model", model, "--all-rules", "--at-far", 0.1, "--at-far", 0.2, *QUICK)
-    assert told(*arguments) == plain({**expected.as_dict(), "groups": None})
+    assert payload(*arguments) == plain({**expected.as_dict(), "groups": None})
     code, out, said = run(*arguments)
     assert (code, out) == (0, expected.table() + "\n")
     assert "embedding faces" in said
 
 
-def test_view_1_takes_its_two_lists_or_their_folder(told, pairs_set, model, embedder):
+def test_view_1_takes_its_two_lists_or_their_folder(payload, pairs_set, model, embedder):
     expected = plain(evaluate_lfw(embedder, pairs_set, view=1, rule="insightface", rounds=20).as_dict())
     arguments = ("lfw", pairs_set, "--model", model, "--view", 1, "--rule", "insightface", *QUICK)
     for lists in ((), (pairs_set,), (pairs_set / "pairsDevTrain.txt", pairs_set / "pairsDevTest.txt")):
         given = [word for path in lists for word in ("--pairs", path)]
-        assert told(*arguments, *given) == {**expected, "groups": None}
+        assert payload(*arguments, *given) == {**expected, "groups": None}
 
 
-def test_a_bin_holds_its_own_pairs(told, refused, pairs_set, model, tmp_path, embedder):
+def test_a_bin_holds_its_own_pairs(payload, refused, pairs_set, model, tmp_path, embedder):
     pairs = read_pairs(pairs_set / "pairs.txt")
     stored = [replace(pair, left=f"{pair.left[:-4]}.png", right=f"{pair.right[:-4]}.png") for pair in pairs]
     pairs_to_bin(stored, pairs_set, tmp_path / "few.bin")
-    found = told("lfw", tmp_path / "few.bin", "--model", model, *QUICK)
+    found = payload("lfw", tmp_path / "few.bin", "--model", model, *QUICK)
     expected = evaluate_lfw(embedder, pairs_set, rounds=20)
     assert found["rules"]["authors"]["accuracies"] == list(expected.report.accuracies)
     assert found["pairs_scored"] == len(pairs)
-    assert "names nobody" in refused("lfw", tmp_path / "few.bin", "--model", model, "--groups", "groups.csv")
+    assert "has no names of people" in refused("lfw", tmp_path / "few.bin", "--model", model, "--groups", "groups.csv")
 
 
-def test_several_models_are_an_ensemble_of_one_feature_rule(told, refused, pairs_set, model, tmp_path):
+def test_several_models_are_an_ensemble_of_one_feature_rule(payload, refused, pairs_set, model, tmp_path):
     tiles(tmp_path / "other.onnx", card=Card(name="other", feature_rule="image"))
     both = Ensemble.load([model, tmp_path / "other.onnx"], feature_rule="sum")
     given = ("lfw", pairs_set, "--model", model, "--model", tmp_path / "other.onnx", *QUICK)
     assert "load them all under one" in refused(*given)
-    found = told(*given, "--feature-rule", "sum")
+    found = payload(*given, "--feature-rule", "sum")
     assert found["model"] == "tiles + other"
     assert found == plain({**evaluate_lfw(both, pairs_set, rounds=20).as_dict(), "groups": None})
     assert found["rules"]["authors"]["features"] == "image and mirror image, summed"
 
 
-def test_missing_faces_are_left_out_only_if_that_is_asked_for(told, refused, pairs_set, model, tmp_path):
+def test_missing_faces_are_left_out_only_if_that_is_asked_for(payload, refused, pairs_set, model, tmp_path):
     root = shutil.copytree(pairs_set, tmp_path / "faces")
     gone = next(root.glob("*/*.png"))
     gone.unlink()
@@ -204,19 +204,19 @@ def test_missing_faces_are_left_out_only_if_that_is_asked_for(told, refused, pai
     said = refused(*arguments)
     assert gone.stem in said
     assert said.endswith("with --missing skip")
-    found = told(*arguments, "--missing", "skip")
+    found = payload(*arguments, "--missing", "skip")
     assert found["pairs_scored"] < found["pairs_listed"]
     assert [name.split("/")[1].split(".")[0] for name in found["missing"]] == [gone.stem]
 
 
 @pytest.mark.parametrize("policy", ["mean-feature", "mean-score", "max-score"])
-def test_videos_are_judged_by_the_policy_that_is_named(told, videos, model, embedder, policy):
+def test_videos_are_judged_by_the_policy_that_is_named(payload, videos, model, embedder, policy):
     expected = evaluate_ytf(embedder, videos, frames=1, policy=policy, rounds=20)
     given = ("--splits", videos / "splits.txt", "--frames", 1, "--policy", policy)
-    assert told("ytf", videos, "--model", model, *given, *QUICK) == plain(expected.as_dict())
+    assert payload("ytf", videos, "--model", model, *given, *QUICK) == plain(expected.as_dict())
 
 
-def test_stored_features_serve_as_well_as_a_model(told, videos, pairs_set, own, model, embedder, tmp_path):
+def test_stored_features_serve_as_well_as_a_model(payload, videos, pairs_set, own, model, embedder, tmp_path):
     for name, faces in (("videos", videos), ("pairs", pairs_set)):
         embed_set(faces, tmp_path / name, embedder)
     for stored, verb, faces, *given in (
@@ -224,25 +224,25 @@ def test_stored_features_serve_as_well_as_a_model(told, videos, pairs_set, own, 
         (tmp_path / "pairs", "lfw", pairs_set, "--pairs", pairs_set),
         (own.parent / "features", "folder", own, "--pairs", 40, "--splits", 2),
     ):
-        from_model = told(verb, faces, "--model", model, *given, *QUICK)
-        assert told(verb, "--features", stored, *given, *QUICK) == from_model
+        from_model = payload(verb, faces, "--model", model, *given, *QUICK)
+        assert payload(verb, "--features", stored, *given, *QUICK) == from_model
 
 
-def test_templates_are_scored_from_features_or_from_faces(told, refused, templates, model, tmp_path):
+def test_templates_are_scored_from_features_or_from_faces(payload, refused, templates, model, tmp_path):
     stored = templates.parent / "features"
     expected = plain(evaluate_ijb(stored, templates / "meta", rounds=20, fars=(0.1,), ranks=(1, 2)).as_dict())
     asked = ("--at-far", 0.1, "--at-rank", 1, "--at-rank", 2, *QUICK)
-    assert told("ijb", templates / "meta", "--features", stored, *asked) == expected
+    assert payload("ijb", templates / "meta", "--features", stored, *asked) == expected
     faces = ("--faces", templates / "loose_crop")
-    assert told("ijb", templates, "--model", model, *faces, *asked) == expected
-    weighted = told("ijb", templates, "--features", stored, "--score-weights", "--unit-length", *asked)
+    assert payload("ijb", templates, "--model", model, *faces, *asked) == expected
+    weighted = payload("ijb", templates, "--features", stored, "--score-weights", "--unit-length", *asked)
     assert "at length one, times the detection score" in weighted["pooling"]
     pairs = tmp_path / "meta" / "ijbc_template_pair_label.txt"
     shutil.copytree(templates / "meta", pairs.parent)
     pairs.write_text(pairs.read_text() + pairs.read_text().splitlines(keepends=True)[0])
     twice = ("ijb", pairs.parent, "--features", stored, *asked)
     assert str(pairs) in refused(*twice)
-    assert told(*twice, "--repeats", "keep")["pairs_listed"] == expected["pairs_listed"] + 1
+    assert payload(*twice, "--repeats", "keep")["pairs_listed"] == expected["pairs_listed"] + 1
     assert "ijbb_face_tid_mid.txt" in refused("ijb", templates, "--features", stored, "--set", "ijbb")
     assert "--model without --faces" in refused("ijb", templates, "--model", model)
 
@@ -264,7 +264,7 @@ def rows_by_path(folder, images):
     return np.stack([features.rows[features.paths.index(image.path)] for image in images])
 
 
-def test_strangers_are_counted_from_folders_files_and_lists_in_any_order(told, run, strangers, tmp_path):
+def test_strangers_are_counted_from_folders_files_and_lists_in_any_order(payload, run, strangers, tmp_path):
     probes, people = read_probes(strangers / "templatelists" / "facescrub_features_list.json")
     distractors = read_distractors(strangers / "templatelists" / "megaface_features_list.json_40_1")
     order = np.random.default_rng(0).permutation(40)
@@ -281,58 +281,60 @@ def test_strangers_are_counted_from_folders_files_and_lists_in_any_order(told, r
         "megaface", *lists(strangers)[:2], "--distractor-list", tmp_path / "shuffled.json", "--size", 10, "--size", 30,
         "--training-images", 500_000, "--probe-set", "fgnet", "--up-to-far", 0.1,
     )  # fmt: skip
-    assert told(*given, *stored(strangers)) == plain(expected.summary())
+    assert payload(*given, *stored(strangers)) == plain(expected.summary())
     np.save(tmp_path / "probes.npy", arrays[0])
     write_matrix(tmp_path / "distractors.bin", arrays[1])
     files = ("--probe-features", tmp_path / "probes.npy", "--distractor-features", tmp_path / "distractors.bin")
-    assert told(*given, *files) == plain(expected.summary())
+    assert payload(*given, *files) == plain(expected.summary())
     _, out, _ = run(*given, *files)
     last = out.splitlines()[-1].split()
     assert last[:3] == ["30", "120", "720"]
     assert float(last[3]) == pytest.approx(100 * expected.raw[1].rank1, abs=0.005)
 
 
-def test_noise_is_left_out_of_cleaned_results_and_lists_name_sizes(told, strangers):
+def test_noise_is_left_out_of_cleaned_results_and_lists_name_sizes(payload, strangers):
     noise = ("--probe-noise", strangers / "noise" / "facescrub_noises.txt")
     noise += ("--distractor-noise", strangers / "noise" / "megaface_noises.txt")
     small = strangers / "templatelists" / "megaface_features_list.json_10_1"
-    found = told("megaface", *lists(strangers), *stored(strangers), *noise, "--size-list", small, "--protocol", "small")
+    found = payload(
+        "megaface", *lists(strangers), *stored(strangers), *noise, "--size-list", small, "--protocol", "small"
+    )
     assert found["protocol"] == "MegaFace, FaceScrub, small"
     assert [each["distractors"] for each in found["raw"]] == [10]
     assert (found["noisy_probes"], found["noisy_distractors"]) == (1, 2)
     assert found["cleaned"][0]["pairs"] < found["raw"][0]["pairs"]
 
 
-def test_names_of_noise_that_are_of_no_listed_image_are_counted_and_told(run, told, refused, strangers, tmp_path):
+def test_names_of_noise_that_are_of_no_listed_image_are_counted_and_told(run, payload, refused, strangers, tmp_path):
     whole = (strangers / "noise" / "facescrub_noises.txt").read_text()
     (tmp_path / "noises.txt").write_text(whole + "b/2.png\na/1.png\n")
     given = ("megaface", *lists(strangers), *stored(strangers), "--protocol", "small", "--probe-noise")
     _, out, _ = run(*given, tmp_path / "noises.txt")
     assert out.splitlines()[-1] == "note: 2 of 3 names in noises.txt are of no listed probe, such as a/1.png"
-    (unmatched,) = told(*given, tmp_path / "noises.txt")["unmatched_noise"]
+    (unmatched,) = payload(*given, tmp_path / "noises.txt")["unmatched_noise"]
     assert (unmatched["of"], unmatched["names"], unmatched["unmatched"]) == ("probe", 3, 2)
     said = refused(*given, strangers / "noise" / "megaface_noises.txt")
     assert "megaface_noises.txt: none of its 2 names" in said
     assert "'p0000/0000.png'" in said
 
 
-def test_features_of_several_models_are_joined(told, strangers, tmp_path):
+def test_features_of_several_models_are_joined(payload, strangers, tmp_path):
     """Twice the same model, at length one, scores as that model alone."""
     twice = [word for name, path in zip(stored(strangers)[::2], stored(strangers)[1::2], strict=True)
              for word in (name, path) * 2]  # fmt: skip
     arguments = ("megaface", *lists(strangers), "--protocol", "small")
-    once, joined = told(*arguments, *stored(strangers)), told(*arguments, *twice)
+    once, joined = payload(*arguments, *stored(strangers)), payload(*arguments, *twice)
     assert [each["rank1"] for each in joined["raw"]] == [each["rank1"] for each in once["raw"]]
 
 
 # Your own people, and groups
 
 
-def test_own_people_are_verified_looked_up_and_drawn(told, run, own, model, embedder, tmp_path):
+def test_own_people_are_verified_looked_up_and_drawn(payload, run, own, model, embedder, tmp_path):
     expected = evaluate_folder(embedder, own, pairs=40, folds=5, seed=3, splits=2, hardest=2, rounds=20)
     arguments = ("folder", own, "--model", model, "--pairs", 40, "--folds", 5, "--seed", 3, "--splits", 2, *QUICK)
     arguments += ("--hardest-pairs", 2, "--hardest", tmp_path / "look")
-    assert told(*arguments) == plain(expected.as_dict())
+    assert payload(*arguments) == plain(expected.as_dict())
     (tmp_path / "look" / "hardest.png").unlink()
     _, out, _ = run(*arguments)
     assert out == f"{expected.table()}\n\nHardest pairs: {tmp_path / 'look' / 'hardest.png'}\n"
@@ -342,26 +344,26 @@ def test_own_people_are_verified_looked_up_and_drawn(told, run, own, model, embe
 FOLDER = ("--pairs", 40, "--splits", 2, "--far", 0.01, *QUICK)
 
 
-def test_a_group_that_stands_out_is_printed_and_so_is_that_none_does(run, told, own, tmp_path):
+def test_a_group_that_stands_out_is_printed_and_so_is_that_none_does(run, payload, own, tmp_path):
     given = ("folder", "--features", own.parent / "features", *FOLDER)
     code, out, _ = run(*given, "--groups", own.parent / "groups.csv")
     assert code == 0
     assert "found: group shaky: FNMR" in out
-    found = told(*given, "--groups", own.parent / "groups.csv")["groups"]
+    found = payload(*given, "--groups", own.parent / "groups.csv")["groups"]
     assert [(each["group"], each["which"]) for each in found["findings"]] == [("shaky", "FNMR")]
     even = table(tmp_path / "even.csv", ["one" if person % 4 < 2 else "two" for person in range(44)])
     assert "found: nothing" in run(*given, "--groups", even)[1]
 
 
-def test_groups_of_own_people_are_judged_at_a_threshold_that_is_given(told, own):
+def test_groups_of_own_people_are_judged_at_a_threshold_that_is_given(payload, own):
     given = ("folder", "--features", own.parent / "features", "--groups", own.parent / "groups.csv", *FOLDER)
-    found = told(*given)["groups"]
-    again = told(*given, "--threshold", found["threshold"])["groups"]
+    found = payload(*given)["groups"]
+    again = payload(*given, "--threshold", found["threshold"])["groups"]
     assert again["threshold_from"] == "given"
     assert [again[name] for name in ("threshold", "attributes")] == [
         found[name] for name in ("threshold", "attributes")
     ]
-    lower = told(*given, "--threshold", found["threshold"] - 0.1)["groups"]
+    lower = payload(*given, "--threshold", found["threshold"] - 0.1)["groups"]
     assert lower["fmr"] > found["fmr"]
 
 
@@ -372,31 +374,31 @@ def test_groups_that_are_too_small_are_refused_by_name_or_left_out_and_listed(ru
     assert "left out: rare, 4 people with two photos" in run(*given, "--small", "leave-out")[1]
 
 
-def test_groups_of_pairs_are_those_of_the_whole_folder(told, run, own, model, embedder, tmp_path):
+def test_groups_of_pairs_are_those_of_the_whole_folder(payload, run, own, model, embedder, tmp_path):
     lines = [f"p{a:02d}/{i}.png\tp{b:02d}/{j}.png\t{int(a == b)}\t{a % 2}" for a in range(6) for b, i, j in
              ((a, 0, 1), ((a + 6), 0, 1))]  # fmt: skip
     (tmp_path / "pairs.txt").write_text("\n".join(lines) + "\n")
     given = ("lfw", own, "--model", model, "--pairs", tmp_path / "pairs.txt", "--groups", own.parent / "groups.csv")
     expected = evaluate_groups(embedder, own, own.parent / "groups.csv", far=0.01, rounds=20)
-    found = told(*given, "--far", 0.01, *QUICK)
+    found = payload(*given, "--far", 0.01, *QUICK)
     assert found["groups"] == plain(expected.as_dict())
     assert found["pairs_scored"] == 12
-    given_threshold = told(*given, "--threshold", expected.threshold, *QUICK)["groups"]
+    given_threshold = payload(*given, "--threshold", expected.threshold, *QUICK)["groups"]
     assert (given_threshold["threshold"], given_threshold["threshold_from"]) == (expected.threshold, "given")
 
 
 # A folder for the result
 
 
-def test_out_holds_the_same_object_and_a_page_that_names_its_command(run, told, strangers, tmp_path):
+def test_out_holds_the_same_object_and_a_page_that_names_its_command(run, payload, strangers, tmp_path):
     pytest.importorskip("matplotlib")
     arguments = ("megaface", *lists(strangers), *stored(strangers), "--protocol", "small")
     code, out, said = run(*arguments, "--out", tmp_path / "a b")
     assert code == 0, said
     assert out.endswith(f"Report: {tmp_path / 'a b' / 'report.html'}\n")
-    assert json.loads((tmp_path / "a b" / "result.json").read_text()) == told(*arguments)
+    assert json.loads((tmp_path / "a b" / "result.json").read_text()) == payload(*arguments)
     cmc, far, tar = read_curves(tmp_path / "a b" / "cmc_FaceScrub_megaface_40.json")
-    at_all = told(*arguments)["raw"][-1]
+    at_all = payload(*arguments)["raw"][-1]
     assert (at_all["size"], at_all["rank1"], at_all["rank10"]) == (40, cmc[0], cmc[9])
     assert len(far) == len(tar)
     assert [line for line in out.splitlines() if line.startswith("Curves: ")] == [
@@ -410,7 +412,7 @@ def test_out_holds_the_same_object_and_a_page_that_names_its_command(run, told, 
 def test_a_file_in_the_place_of_the_folder_is_said_before_the_work(refused, tmp_path, own):
     (tmp_path / "out").write_text("")
     said = refused("folder", "--features", own.parent / "features", "--out", tmp_path / "out")
-    assert "no folder" in said
+    assert "is a file; wanted a folder" in said
     assert "reading" not in said
 
 
@@ -532,10 +534,10 @@ def test_a_bootstrap_of_one_round_is_refused_before_the_work(run, verb, tmp_path
     assert "none.onnx" not in said
 
 
-def test_two_rounds_are_enough_to_go_through(told, own, templates):
+def test_two_rounds_are_enough_to_go_through(payload, own, templates):
     given = ("folder", "--features", own.parent / "features", "--groups", own.parent / "groups.csv", *FOLDER)
-    assert told(*given, "--rounds", 2)["groups"]["findings"] is not None
-    assert told("ijb", templates, "--features", templates.parent / "features", "--rounds", 2)
+    assert payload(*given, "--rounds", 2)["groups"]["findings"] is not None
+    assert payload("ijb", templates, "--features", templates.parent / "features", "--rounds", 2)
 
 
 # Help

@@ -38,8 +38,8 @@ def run(capsys, *arguments):
         code = 0
     except SystemExit as ended:
         code = ended.code or 0
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
 
 
 @pytest.mark.parametrize("kind", ["onnx", "safetensors"])
@@ -58,9 +58,9 @@ def test_a_model_is_calibrated_on_faces_as_the_library_does_it_by_hand(faces, tm
     arguments = ("--far", 0.1, "--fpir", 0.9, "--gallery-size", 2, "--rounds", 20, "--threads", 1, "--json")
     code, out, said = run(capsys, "models", "calibrate", path, faces, *arguments)
     assert code == 0, said
-    told = json.loads(out)
-    assert (told["model"], told["photos"]) == (str(path), 2 * PEOPLE)
-    assert told["thresholds"] == [each.model_dump(mode="json") for each in expected.thresholds]
+    payload = json.loads(out)
+    assert (payload["model"], payload["photos"]) == (str(path), 2 * PEOPLE)
+    assert payload["thresholds"] == [each.model_dump(mode="json") for each in expected.thresholds]
     assert Embedder.load(path, threads=1).card == expected.card(embedder.card)
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
 
@@ -114,7 +114,7 @@ def test_a_copy_leaves_the_model_as_it_was(faces, tmp_path, capsys):
         (("--far", "0.01"), "26 people cannot show it, it takes 78"),
         ((), "show none of the usual rates"),
         (("--far", "0.1", "--fpir", "0.01", "--gallery-size", "100"), "FPIR 0.01 with a gallery of 100: 26 people"),
-        (("--far", "0.1", "--fpir", "0.01"), "name its size, such as --gallery-size"),
+        (("--far", "0.1", "--fpir", "0.01"), "--fpir without --gallery-size; wanted the size of the gallery"),
         (("--far", "0.1", "--out", "copy.safetensors"), "wanted a name that ends in .onnx"),
         (("--far", "0.1", "--out", "nowhere/copy.onnx"), "there is no folder"),
     ],

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sphereface.data.people import PeopleFolder
 from sphereface.errors import DataFormatError, UnreadableImage
 
-# Published lists and digits, for those who have them: tests that want them skip elsewhere.
+# Published lists and digits, where they exist: tests that need them are skipped elsewhere.
 REAL = Path(os.environ.get("SPHEREFACE_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 PEOPLE = {

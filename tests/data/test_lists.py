@@ -188,8 +188,8 @@ def test_distractors_may_have_no_id_and_fgnet_has_numbers(tmp_path):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("{", "no JSON"),
-        ("[" * 100_000, "no JSON"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
         ("[]", "wanted a MegaFace list"),
         ('{"path": {}}', "wanted a MegaFace list"),
         ('{"path": ["a"], "id": []}', "1 paths and ids that do not match"),

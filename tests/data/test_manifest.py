@@ -50,8 +50,8 @@ def test_the_manifest_of_a_file_lies_beside_it(tmp_path):
 )
 def test_a_manifest_changed_by_hand_is_refused(tmp_path, change):
     write_manifest(tmp_path, made())
-    told = json.loads((tmp_path / "manifest.json").read_text())
-    (tmp_path / "manifest.json").write_text(json.dumps(told | change))
+    fields = json.loads((tmp_path / "manifest.json").read_text())
+    (tmp_path / "manifest.json").write_text(json.dumps(fields | change))
     with pytest.raises(DataFormatError, match=r"manifest\.json: .*changed by hand"):
         read_manifest(tmp_path)
 

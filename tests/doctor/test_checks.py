@@ -86,7 +86,7 @@ def test_two_gpus_are_asked_for_only_where_there_are_two():
     if torch.cuda.device_count() < 2:
         found = find(next(iter(sharding.checks(torch.device("cuda"), None))))
         assert found.verdict == "SKIP"
-        assert "it takes 2" in found.note
+        assert "wanted 2" in found.note
 
 
 def test_a_precision_is_checked_or_it_is_said_why_not():

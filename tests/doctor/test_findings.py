@@ -58,6 +58,6 @@ def test_the_block_and_the_json_hold_everything():
     assert lines[0] == lines[-1] == "```"
     assert lines[-2] == "1 passed, 1 failed, 1 skipped in 3 s"
     assert sum(line.startswith(("PASS", "FAIL", "SKIP")) for line in lines) == 3
-    told = json.loads(json.dumps(whole.as_dict(), allow_nan=False))
-    assert [check["measured"] for check in told["checks"]] == [1e-7, None, None]
-    assert told["failed"] == 1
+    payload = json.loads(json.dumps(whole.as_dict(), allow_nan=False))
+    assert [check["measured"] for check in payload["checks"]] == [1e-7, None, None]
+    assert payload["failed"] == 1

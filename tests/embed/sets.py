@@ -1,4 +1,4 @@
-"""Small sets of aligned faces, and an embedder that notices who shares a batch with whom."""
+"""Small sets of aligned faces, and an embedder with features that depend on the whole batch."""
 
 import numpy as np
 

@@ -110,7 +110,10 @@ def means():
         (lambda faces: faces / 255, r"float64 \(5, 112, 96, 3\); wanted uint8 .*\(faces \* 255\)\.round\(\)"),
         (lambda faces: faces.astype(np.float32), r"faces of float32"),
         (lambda faces: faces.astype(np.int64), r"int64 .*faces\.astype\(np\.uint8\)"),
-        (lambda faces: faces[0], r"uint8 \(112, 96, 3\); wanted uint8 \(N, H, W, 3\), RGB: one face is faces\[None\]"),
+        (
+            lambda faces: faces[0],
+            r"uint8 \(112, 96, 3\); wanted uint8 \(N, H, W, 3\), RGB: use faces\[None\] for one face",
+        ),
         (lambda faces: faces.transpose(0, 3, 1, 2), r"\(5, 3, 112, 96\).*transpose\(0, 2, 3, 1\)"),
         (lambda faces: faces[..., 0], r"\(5, 112, 96\); wanted"),
         (lambda faces: faces[..., :2], r"\(5, 112, 96, 2\); wanted"),

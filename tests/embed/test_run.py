@@ -90,13 +90,13 @@ def test_a_run_that_was_ended_goes_on_and_ends_as_if_it_had_not_been(faces, undi
         embed_set(faces, tmp_path / "out", mixing_embedder(calls=calls), batch=BATCH)
     with pytest.raises(DataFormatError, match="unfinished; run the same"):
         open_features(tmp_path / "out")
-    heard = []
+    reported = []
     embed_set(
-        faces, tmp_path / "out", mixing_embedder(), batch=BATCH, progress=lambda done, of: heard.append((done, of))
+        faces, tmp_path / "out", mixing_embedder(), batch=BATCH, progress=lambda done, of: reported.append((done, of))
     )
     assert tree(tmp_path / "out") == tree(undisturbed)
-    assert heard[0] == (32 if calls >= CALLS else 0, 60)  # only whole chunks are kept
-    assert heard[-1] == (60, 60)
+    assert reported[0] == (32 if calls >= CALLS else 0, 60)  # only whole chunks are kept
+    assert reported[-1] == (60, 60)
 
 
 def test_an_end_between_the_last_chunk_and_the_manifest_is_made_up_for(faces, undisturbed, tmp_path):
@@ -156,9 +156,9 @@ def test_an_unreadable_image_stops_the_run_which_goes_on_when_it_is_mended(copie
     with pytest.raises(UnreadableImage, match=r'p2/007\.png: .*cut off.*missing="skip"'):
         embed_set(copied, tmp_path / "out", mixing_embedder(), batch=BATCH)
     victim.write_bytes(whole)
-    heard = []
-    embed_set(copied, tmp_path / "out", mixing_embedder(), batch=BATCH, progress=lambda done, _: heard.append(done))
-    assert heard[0] == BATCH * CHUNK
+    reported = []
+    embed_set(copied, tmp_path / "out", mixing_embedder(), batch=BATCH, progress=lambda done, _: reported.append(done))
+    assert reported[0] == BATCH * CHUNK
     assert (tmp_path / "out" / "features.npy").read_bytes() == (undisturbed / "features.npy").read_bytes()
 
 

@@ -61,9 +61,9 @@ def npy(values, **options):
 )
 def test_labels_that_fit_their_hash_and_nothing_else_are_refused(whole, labels):
     (whole / "labels.npy").write_bytes(labels)
-    told = json.loads((whole / "manifest.json").read_text())
-    told["index"] = index_hash(*((whole / name).read_bytes() for name in ("paths.txt", "people.txt", "labels.npy")))
-    (whole / "manifest.json").write_text(json.dumps(told))
+    manifest = json.loads((whole / "manifest.json").read_text())
+    manifest["index"] = index_hash(*((whole / name).read_bytes() for name in ("paths.txt", "people.txt", "labels.npy")))
+    (whole / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(DataFormatError, match=r"labels\.npy: wanted a label of 2 people for each of 8"):
         open_features(whole)
 
@@ -75,9 +75,9 @@ def test_labels_that_fit_their_hash_and_nothing_else_are_refused(whole, labels):
         (lambda folder: (folder / "features.npy").write_bytes(b"x" * 516), r"516 bytes, wanted 512"),
         (lambda folder: (folder / "features.npy").write_bytes(b"x" * 512), r"float32 \(8, 12\)"),
         (lambda folder: (folder / "features.npy").unlink(), r"features\.npy: cannot be read"),
-        (lambda folder: cut(folder / "paths.txt", 3), r"paths\.txt: 7 lines for 8 features"),
-        (lambda folder: (folder / "paths.txt").write_text("a\n" * 8), "was changed or is cut off"),
-        (lambda folder: cut(folder / "labels.npy", 8), "was changed or is cut off"),
+        (lambda folder: cut(folder / "paths.txt", 3), r"paths\.txt: 7 lines, wanted 8"),
+        (lambda folder: (folder / "paths.txt").write_text("a\n" * 8), "is changed or cut off"),
+        (lambda folder: cut(folder / "labels.npy", 8), "is changed or cut off"),
         (lambda folder: (folder / "people.txt").unlink(), r"people\.txt: cannot be read"),
         (lambda folder: (folder / "manifest.json").write_text("{}"), r"manifest\.json: its made_by"),
         (lambda folder: cut(folder / "manifest.json", 9), r"manifest\.json: its content: Invalid JSON"),

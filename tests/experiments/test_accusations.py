@@ -1,4 +1,4 @@
-"""Balanced networks on many crowds: what comes from the network, what from who is in the test, and what is counted."""
+"""Balanced networks on many crowds: the network's part, the people's part, and the counts."""
 
 import math
 
@@ -45,12 +45,12 @@ def test_what_stays_when_the_colours_are_exchanged_is_the_networks_and_what_turn
 
 def test_a_networks_own_ratio_is_the_geometric_mean_over_crowds_with_two_standard_errors():
     parts = [0.1, 0.4, -0.2, 0.3]
-    told = Accusations(
+    found = Accusations(
         0, tuple(crowd_of(part, people) for part, people in zip(parts, (0.5, -0.5, 0.5, -0.5), strict=True))
     )
     error = np.sqrt(np.sum((np.array(parts) - 0.15) ** 2) / 3) / 2
-    assert np.log(told.network("FMR")) == pytest.approx([0.15, 0.15 - 2 * error, 0.15 + 2 * error])
-    assert told.people("FMR") == pytest.approx(math.exp(0.5))
+    assert np.log(found.network("FMR")) == pytest.approx([0.15, 0.15 - 2 * error, 0.15 + 2 * error])
+    assert found.people("FMR") == pytest.approx(math.exp(0.5))
 
 
 def test_both_tests_of_a_crowd_count_and_only_those_at_or_below_the_level():
@@ -82,21 +82,21 @@ def test_a_crowd_in_memory_is_judged_as_evaluate_groups_judges_it_on_disk(tmp_pa
 
 
 def test_a_network_that_sees_no_colour_has_no_part_in_the_ratio_whoever_is_in_the_test():
-    told = try_crowds(network(), 0, 2, progress=silent, **FEW)
+    found = try_crowds(network(), 0, 2, progress=silent, **FEW)
     for which in ("FMR", "FNMR"):
-        assert told.network(which) == pytest.approx((1, 1, 1), abs=1e-3)
-        assert told.people(which) > 1.02
-    assert told.crowds[0] != told.crowds[1]
+        assert found.network(which) == pytest.approx((1, 1, 1), abs=1e-3)
+        assert found.people(which) > 1.02
+    assert found.crowds[0] != found.crowds[1]
 
 
-def test_a_network_that_sees_blue_people_badly_is_told_from_a_crowd_that_happens_to_be_hard():
-    told = try_crowds(network(blue_noise=1.0), 0, 2, progress=silent, **FEW)
-    own, _, high = told.network("FMR")  # noise makes blue people alike to nobody
-    assert own * told.people("FMR") < 0.1
+def test_a_network_that_sees_blue_people_badly_is_distinguished_from_a_crowd_that_happens_to_be_hard():
+    found = try_crowds(network(blue_noise=1.0), 0, 2, progress=silent, **FEW)
+    own, _, high = found.network("FMR")  # with noise, blue people resemble no other person
+    assert own * found.people("FMR") < 0.1
     assert high < 1
-    assert told.network("FNMR")[0] > 1.1
+    assert found.network("FNMR")[0] > 1.1
 
 
 def test_crowds_that_would_reach_the_distractors_are_refused():
-    with pytest.raises(ValueError, match=r"300 crowds of 40 people; only 9,960 are left"):
+    with pytest.raises(ValueError, match=r"300 crowds of 40 people; only 9,960 people are left"):
         try_crowds(network(), 0, 300, progress=silent, **FEW)

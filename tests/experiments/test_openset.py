@@ -60,10 +60,10 @@ def test_populations_never_meet():
 
 
 def test_drawing_tells_how_far_it_is_and_ends_at_the_announced_number():
-    heard: list[int] = []
-    sets = openset.draw_sets(TINY, workers=1, progress=lambda count, _: heard.append(count))
-    assert heard == sorted(heard)
-    assert heard[-1] == TINY.faces == sum(len(each.people) for each in sets[:3])
+    counts: list[int] = []
+    sets = openset.draw_sets(TINY, workers=1, progress=lambda count, _: counts.append(count))
+    assert counts == sorted(counts)
+    assert counts[-1] == TINY.faces == sum(len(each.people) for each in sets[:3])
 
 
 def test_every_contender_sees_the_same_faces_and_starts_from_the_same_network(monkeypatch):
@@ -154,7 +154,7 @@ def test_an_interrupted_demo_exits_with_130(tmp_path, monkeypatch):
     def interrupted(*_args, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demo, "draw", interrupted)
+    monkeypatch.setattr(openset, "draw", interrupted)
     ran = CliRunner().invoke(app, ["demo", "--quick", "--workers", "1", "--out", str(tmp_path)])
     assert ran.exit_code == 130
     assert "partial report" in ran.stdout

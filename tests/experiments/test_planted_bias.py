@@ -1,4 +1,4 @@
-"""The planted bias, tiny: who is starved, that neither look is harder, what counts as found, and what is kept."""
+"""The planted bias, tiny: the starved people, equally hard looks, the findings, and the files that are kept."""
 
 import json
 import math
@@ -125,7 +125,7 @@ def test_a_second_call_trains_nothing_and_finds_the_same_and_a_lost_model_is_mad
     weights = load_model(lost).state_dict()  # not the bytes of the file: the order of its metadata is left to chance
     lost.unlink()
     assert run_planted(QUICK, home.parent, workers=1, begin=begin).as_json() == planted.as_json()
-    assert begun[len(tests) :][:2] == ["seed 0: faces to learn from", "seed 0, blue starved: training"]
+    assert begun[len(tests) :][:2] == ["seed 0: faces to train on", "seed 0, blue starved: training"]
     made_again = load_model(lost).state_dict()
     assert all(torch.equal(made_again[name], weights[name]) for name in weights)
 

@@ -191,10 +191,10 @@ def test_the_suffix_of_a_file_means_nothing(tmp_path):
         read_photo(tmp_path / "b.jpg")
     with pytest.raises(UnreadableImage, match="cannot be read"):
         read_photo(tmp_path / "c.jpg")
-    with pytest.raises(UnreadableImage, match="no regular file"):
+    with pytest.raises(UnreadableImage, match="not a regular file"):
         read_photo(tmp_path)
     os.mkfifo(tmp_path / "d.jpg")  # to open it would wait for a writer
-    with pytest.raises(UnreadableImage, match="no regular file"):
+    with pytest.raises(UnreadableImage, match="not a regular file"):
         read_photo(tmp_path / "d.jpg")
 
 

@@ -129,7 +129,7 @@ def test_mirroring_is_independent_of_the_order():
     [
         (lambda: Shuffled(0, 4), "count is 0; wanted at least 1"),
         (lambda: Shuffled(4, 0), "batch is 0; wanted at least 1"),
-        (lambda: Shuffled(4, 4, seed=-1), "seed is -1; wanted 0 or more"),
+        (lambda: Shuffled(4, 4, seed=-1), "seed is -1; wanted at least 0"),
         (lambda: PeoplePhotos(np.array([0, 1]), people=2, photos=0), "photos is 0; wanted at least 1"),
     ],
     ids=["count", "batch", "seed", "photos"],

@@ -451,8 +451,8 @@ def test_an_option_of_a_wrong_type_is_an_error_that_says_what_came_and_what_is_t
     """Types are read from the source of the signature here, and from Python's own records there."""
     build = LOSSES[name]
     text = inspect.getsource(build.__init__ if inspect.isclass(build) else build)
-    told = re.findall(r"(\w+): (int|float|bool)(?: \| None)? = ", text)
-    for option, kind in told + ([("chunk", "int"), ("sample", "float")] if "**mode" in text else []):
+    typed = re.findall(r"(\w+): (int|float|bool)(?: \| None)? = ", text)
+    for option, kind in typed + ([("chunk", "int"), ("sample", "float")] if "**mode" in text else []):
         for value in WRONG[kind]:
             with pytest.raises(ValueError, match=rf"^{option} is {re.escape(repr(value))}; {name} takes [a-z]"):
                 create_loss(name, D, K, **{option: value})

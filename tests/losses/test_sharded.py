@@ -359,7 +359,7 @@ def test_in_one_process_the_global_loss_is_the_loss(name):
 
 
 def test_a_shard_alone_says_that_others_are_missing():
-    with pytest.raises(ValueError, match=r"shard=\(0, 2\) in process 0 of 1"):
+    with pytest.raises(ValueError, match=r"shard is \(0, 2\) in process 0 of 1"):
         create_loss("cosface", D, K, shard=(0, 2))(*batch(K, torch.float32))
 
 

@@ -85,7 +85,7 @@ def test_a_feature_of_zeros_scores_0_and_one_that_is_no_number_is_refused():
     features[1, 1] = np.nan
     with pytest.raises(ValueError, match="feature of row 1 has a number that is not finite"):
         highest_different(features, [0, 1, 2])
-    with pytest.raises(ValueError, match=r"features \(2, 2\) show people \(3,\)"):
+    with pytest.raises(ValueError, match=r"features and people have shapes \(2, 2\), \(3,\); wanted \(N, D\)"):
         highest_different(features[[0, 2]], [0, 1, 2])
 
 

@@ -40,8 +40,8 @@ def share_of(correct):
 def test_a_rate_over_people_is_less_sure_than_its_pairs_pretend():
     """Each person has 10 pairs that are all right or all wrong: there are 40 trials, not 400."""
     right = np.repeat(np.random.default_rng(0).random(40) < 0.7, 10)
-    who = np.repeat([f"person {k}" for k in range(40)], 10)
-    (rate,) = rates_over_people(share_of(right), who, who)
+    people = np.repeat([f"person {k}" for k in range(40)], 10)
+    (rate,) = rates_over_people(share_of(right), people, people)
     wide, narrow = wilson(right.mean() * 40, 40), wilson(right.sum(), 400)
     assert rate.value == right.mean()
     assert rate.interval.high - rate.interval.low == pytest.approx(wide.high - wide.low, rel=0.15)
@@ -49,8 +49,8 @@ def test_a_rate_over_people_is_less_sure_than_its_pairs_pretend():
 
 
 def test_a_perfect_rate_is_as_sure_as_its_number_of_people_allows():
-    who = np.repeat(np.arange(50), 3)
-    (rate,) = rates_over_people(share_of(np.ones(150)), who, who, rounds=10)
+    people = np.repeat(np.arange(50), 3)
+    (rate,) = rates_over_people(share_of(np.ones(150)), people, people, rounds=10)
     assert (rate.value, rate.interval) == (1, wilson(50, 50))
 
 

@@ -133,7 +133,7 @@ def test_an_unknown_key_in_the_card_is_named(saved):
 
 def test_an_unknown_architecture_names_the_known_ones(saved):
     with_card(saved, lambda _, card: card["architecture"].update(name="resnet50"))
-    with pytest.raises(ModelFileError, match="'resnet50'; this version knows sphereface4"):
+    with pytest.raises(ModelFileError, match="'resnet50'; this version takes sphereface4"):
         load_model(saved)
 
 
@@ -167,7 +167,7 @@ def test_a_compiled_network_is_saved_as_itself(tmp_path):
 
 
 def test_another_module_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="Linear is no network of ours"):
+    with pytest.raises(ValueError, match="network is a Linear; wanted a SphereFaceNet"):
         save_model(torch.nn.Linear(2, 2), tmp_path / "a.safetensors")
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sphereface.metrics.upper_tail import UpperTail
-from sphereface.reports import curves, figures
+from sphereface.reports import figures
 from sphereface.reports.curves import Curve, accepted, draw_cmc, draw_det, draw_growth, draw_roc, over_ranks
 
 
@@ -12,7 +12,6 @@ from sphereface.reports.curves import Curve, accepted, draw_cmc, draw_det, draw_
 def drawn(monkeypatch):
     """Figures as they are drawn, instead of pictures of them, each with the words that go with it."""
     keep = lambda draw, says: (draw("light"), says)  # noqa: E731
-    monkeypatch.setattr(curves, "picture", keep)
     monkeypatch.setattr(figures, "picture", keep)
 
 

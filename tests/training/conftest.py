@@ -29,7 +29,7 @@ def faces(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def whole(faces, tmp_path_factory):
-    """A run that nobody disturbed."""
+    """A run without interruption."""
     out = tmp_path_factory.mktemp("whole") / "run"
     assert run(faces, out).outcome == "finished"
     return out
@@ -41,7 +41,7 @@ def run(faces, out, config=TINY, **options):
 
 
 def arguments(faces, out, *more, config=TINY):
-    """What the command line is told of the same run; its recipe lies beside the run's folder."""
+    """The command line's arguments for the same run; its recipe is written beside the run's folder."""
     recipe = Path(out).with_suffix(".toml")
     recipe.write_text(config.toml())
     given = {"--data": faces, "--out": out, "--recipe": recipe, "--workers": 0, "--device": "cpu"}

@@ -22,7 +22,7 @@ PAGES = """
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the setting is of glibc")
 def test_memory_that_is_freed_and_asked_for_again_is_not_touched_anew():
     fresh = {
         how: int(subprocess.check_output([sys.executable, "-c", textwrap.dedent(PAGES), how]))

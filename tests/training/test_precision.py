@@ -211,23 +211,23 @@ def float16_run(faces, out, *, resume=False):
     ready = prepare(open_set(faces), crop=config.crop)
     learner = build_learner(config, CLASSES, CPU)
     learner.scaler = LossScale(factor=TOO_LARGE)
-    told = []
-    run = Run(config, place, learner, build_loader(config, place, ready, CPU), None, ready, told.append)
+    notes = []
+    run = Run(config, place, learner, build_loader(config, place, ready, CPU), None, ready, notes.append)
     run.resume()
     assert run.steps(Stop()) == "finished"
-    return run, told
+    return run, notes
 
 
 def test_a_float16_run_with_overflows_is_never_taken_back_and_resumes_with_the_same_bits(faces, tmp_path):
-    whole, told = float16_run(faces, tmp_path / "whole")
-    assert not any("back to step" in line for line in told)
+    whole, notes = float16_run(faces, tmp_path / "whole")
+    assert not any("back to step" in line for line in notes)
     overflows = math.log2(TOO_LARGE / whole.learner.scaler.factor)
     assert 1 <= overflows < 6
     (tmp_path / "part").mkdir()
     (tmp_path / "whole" / "checkpoints" / "step-00000012").rename(tmp_path / "void")
     (tmp_path / "whole" / "checkpoints").rename(tmp_path / "part" / "checkpoints")
-    part, told = float16_run(faces, tmp_path / "part", resume=True)
-    assert "resumed at step 6" in told
+    part, notes = float16_run(faces, tmp_path / "part", resume=True)
+    assert "resumed at step 6" in notes
     assert part.learner.scaler.state_dict() == whole.learner.scaler.state_dict()
     assert part.learner.scaler.good_steps > 6  # counted across the checkpoint
     assert same(weights(part.learner), weights(whole.learner))
@@ -243,7 +243,7 @@ def steps_of_which_one_overflows(classifier):
     torch.set_num_threads(1)
     learner = build_learner(TINY.changed(precision="float16", classifier=classifier), CLASSES, CPU)
     learner.scaler = LossScale(factor=2.0**10)
-    net, told = spread(learner.net), []
+    net, rows = spread(learner.net), []
     for step in range(3):
         hook = learner.loss.weight.register_hook(lambda gradient: gradient * math.inf)
         if step != 1 or parallel.rank() != parallel.ranks() - 1:
@@ -251,14 +251,14 @@ def steps_of_which_one_overflows(classifier):
         before = weights(learner)
         report = a_step(learner, net, seed=10 * step + parallel.rank())
         hook.remove()
-        told.append({
+        rows.append({
             "factor": learner.scaler.factor,
             "norm": float(report.gradient_norm),
             "learned": not same(weights(learner), before),
             "net": [float(value.double().sum()) for value in learner.net.state_dict().values()],
             "classes": weights(learner)["loss.weight"].double().sum(1).tolist(),
         })  # fmt: skip
-    return told
+    return rows
 
 
 def both_classifiers():
@@ -267,11 +267,11 @@ def both_classifiers():
 
 def test_where_one_process_overflows_all_leave_out_the_step_and_stay_alike():
     ranks = parallel.launch(both_classifiers, 2)
-    for told in (rank[classifier] for rank in ranks for classifier in rank):
-        assert [step["factor"] for step in told] == [1024, 512, 512]
-        assert [step["learned"] for step in told] == [True, False, True]
-        assert told[1]["norm"] == 0
-        assert told[2]["norm"] > 0
+    for steps in (rank[classifier] for rank in ranks for classifier in rank):
+        assert [step["factor"] for step in steps] == [1024, 512, 512]
+        assert [step["learned"] for step in steps] == [True, False, True]
+        assert steps[1]["norm"] == 0
+        assert steps[2]["norm"] > 0
     for classifier in ("sharded", "replicated"):
         for first, second in zip(*(rank[classifier] for rank in ranks), strict=True):
             assert first["net"] == second["net"]

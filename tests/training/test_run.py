@@ -156,10 +156,10 @@ def test_a_corrupt_newest_checkpoint_is_passed_over_and_that_is_said(faces, whol
     (tmp_path / "run" / "model.safetensors").unlink()
     broken = tmp_path / "run" / "checkpoints" / "step-00000024" / "net.safetensors"
     broken.write_bytes(broken.read_bytes()[:-3])
-    heard = []
-    train(TINY, Place(faces, tmp_path / "run", workers=0, device="cpu", resume=True), say=heard.append)
-    assert any("passed over" in line for line in heard)
-    assert any("resumed at step 20" in line for line in heard)
+    notes = []
+    train(TINY, Place(faces, tmp_path / "run", workers=0, device="cpu", resume=True), say=notes.append)
+    assert any("skipped" in line for line in notes)
+    assert any("resumed at step 20" in line for line in notes)
     assert same(weights(tmp_path / "run"), weights(whole))
 
 
@@ -186,7 +186,7 @@ def test_a_device_that_is_not_there_is_an_error_of_one_line_that_leaves_no_trace
     ran = subprocess.run(command(faces, tmp_path / "run", "--device", wanted), capture_output=True, text=True)
     assert ran.returncode == 2
     assert ran.stderr.count("\n") == 1
-    assert f"device is {wanted}, and torch" in ran.stderr
+    assert f"device is {wanted}; torch" in ran.stderr
     assert not (tmp_path / "run").exists()
 
 
@@ -286,8 +286,8 @@ def test_rollbacks_to_the_beginning_are_counted_over_kills(faces, tmp_path, monk
 
 
 def test_taken_back_to_its_beginning_a_run_forgets_its_best_validation(faces, tmp_path, monkeypatch):
-    told, lost = iter([0.9, 0.6, 0.7, *[0.5] * 50]), [Lost("a plateau from the beginning on", -1, "")]
-    monkeypatch.setattr(Run, "score", lambda _: {"accuracy": next(told), "whose": "people"})
+    accuracies, lost = iter([0.9, 0.6, 0.7, *[0.5] * 50]), [Lost("a plateau from the beginning on", -1, "")]
+    monkeypatch.setattr(Run, "score", lambda _: {"accuracy": next(accuracies), "whose": "people"})
     monkeypatch.setattr(Guard, "watch", lambda _, step, *__: lost.pop() if step == 5 and lost else None)
     run(faces, tmp_path / "run", TINY.changed(validation_people=2, validate_every=2))
     assert rollbacks(tmp_path / "run") == [(0, 0.5, 1)]
@@ -350,7 +350,7 @@ def test_a_run_that_replaced_nothing_does_not_speak_of_it(whole):
 def test_a_damaged_scan_of_an_earlier_part_is_named_with_the_way_out(faces, whole, tmp_path):
     shutil.copytree(whole, tmp_path / "run")
     (tmp_path / "run" / "scan.json").write_text('{"count": 3}')
-    with pytest.raises(DataFormatError, match=r"scan\.json: damaged; remove it, and the faces are looked at again"):
+    with pytest.raises(DataFormatError, match=r"scan\.json: damaged; remove it to check the faces again"):
         run(faces, tmp_path / "run", resume=True)
 
 
@@ -358,24 +358,24 @@ def test_unreadable_images_to_validate_on_are_said(faces, tmp_path):
     shutil.copytree(faces, tmp_path / "faces")
     for person in range(8):
         (tmp_path / "faces" / f"p{person:04d}" / "0002.png").write_bytes(b"no image")
-    heard = []
+    notes = []
     config = TINY.changed(validation_people=3, steps=2, milestones=())
     train(
-        config, Place(tmp_path / "faces", tmp_path / "run", workers=0, device="cpu", missing="skip"), say=heard.append
+        config, Place(tmp_path / "faces", tmp_path / "run", workers=0, device="cpu", missing="skip"), say=notes.append
     )
-    assert any(line.startswith("3 images to validate on cannot be read, such as p000") for line in heard)
+    assert any(line.startswith("3 images to validate on cannot be read, such as p000") for line in notes)
 
 
 def test_people_are_set_aside_to_validate_on(faces, tmp_path):
     config = TINY.changed(validation_people=3, validate_every=10)
     trained = run(faces, tmp_path / "run", config)
-    told = [entry for entry in read_log(tmp_path / "run") if entry["kind"] == "validation"]
-    assert [entry["step"] for entry in told] == [10, 20, 24]
+    validations = [entry for entry in read_log(tmp_path / "run") if entry["kind"] == "validation"]
+    assert [entry["step"] for entry in validations] == [10, 20, 24]
     start = read_log(tmp_path / "run")[0]
     assert start["data"]["people"] == 5
     assert start["validation"]["faces"] == 15
-    assert start["validation"]["pairs"] == told[-1]["same"] + told[-1]["different"]
-    assert trained.scores.as_dict()["accuracy"] == told[-1]["accuracy"]
+    assert start["validation"]["pairs"] == validations[-1]["same"] + validations[-1]["different"]
+    assert trained.scores.as_dict()["accuracy"] == validations[-1]["accuracy"]
     assert "Angles between photos of people never seen" in (tmp_path / "run" / "report.html").read_text()
 
 
@@ -405,16 +405,16 @@ def test_a_list_of_pairs_is_validated_on_and_who_of_it_is_trained_on_is_said(fac
     (tmp_path / "pairs.txt").write_text("".join(alike + unlike))
     (tmp_path / "exclude.txt").write_text("".join(f"{name}\n" for name in names[:5]))
     config, pairs = TINY.changed(steps=2, milestones=()), {"pairs": tmp_path / "pairs.txt", "pairs_faces": faces}
-    for out, options, told in (
+    for out, options, people in (
         ("seen", {}, "people of pairs.txt, of whom 5 of 5 are trained on"),
         ("unseen", {"exclude": tmp_path / "exclude.txt"}, "people of pairs.txt, none of them trained on by name"),
     ):
-        heard = []
-        train(config, Place(faces, tmp_path / out, workers=0, device="cpu", **pairs, **options), say=heard.append)
+        notes = []
+        train(config, Place(faces, tmp_path / out, workers=0, device="cpu", **pairs, **options), say=notes.append)
         (line,) = (entry for entry in read_log(tmp_path / out) if entry["kind"] == "validation")
-        assert line["whose"] == told
-        assert any("is not open-set; --exclude" in each for each in heard) == (out == "seen")
-        assert f"All pairs are of {told}." in (tmp_path / out / "report.html").read_text()
+        assert line["whose"] == people
+        assert any("are not open-set; --exclude" in each for each in notes) == (out == "seen")
+        assert f"All pairs are of {people}." in (tmp_path / out / "report.html").read_text()
 
 
 def test_a_run_killed_when_only_its_report_was_missing_is_scored_again_and_leaves_nothing_half_written(faces, tmp_path):
@@ -440,14 +440,14 @@ def test_excluded_people_take_no_part(faces, tmp_path):
 def together(
     faces: str, out: str, classifier: str, steps: int, every: int, resume: bool, changes: dict[str, Any] | None = None
 ) -> list[float]:
-    """One process of several; at each checkpoint it tells the loss, and `heard.txt` keeps what the first one said."""
+    """One process of several; at each checkpoint it tells the loss, and `notes.txt` keeps what the first one said."""
     torch.set_num_threads(1)
     config = TINY.changed(classifier=classifier, steps=steps, milestones=(16,), checkpoint_every=every)
     place = Place(Path(faces), Path(out), workers=0, device="cpu", resume=resume)
-    heard: list[str] = []
-    train(config.changed(**changes or {}), place, say=heard.append)
+    notes: list[str] = []
+    train(config.changed(**changes or {}), place, say=notes.append)
     if parallel.rank() == 0:
-        (Path(out) / "heard.txt").write_text("\n".join(heard))
+        (Path(out) / "notes.txt").write_text("\n".join(notes))
     return [entry["loss"] for entry in read_log(out) if entry["kind"] == "step"]
 
 
@@ -474,7 +474,7 @@ def test_a_run_of_two_processes_goes_on_in_three_and_in_one(faces, tmp_path):
         else:
             losses = parallel.launch(together, 3, str(faces), str(out), "sharded", 24, 8, True)[0]
         assert losses == pytest.approx(alone, rel=0, abs=1e-4)
-        assert f"saved by 2, goes on with {count} processes" in (out / "heard.txt").read_text()
+        assert f"saved by 2 processes, resumed on {count}" in (out / "notes.txt").read_text()
 
 
 @pytest.mark.parametrize("accumulate", [2, 4])  # of a share of 6 faces: three parts of two, and two of three
@@ -500,5 +500,5 @@ def test_a_third_process_draws_the_sample_that_the_other_two_draw(faces, tmp_pat
 def test_batch_norm_on_several_processes_is_said_to_depend_on_their_number(faces, tmp_path):
     parallel.launch(together, 2, str(faces), str(tmp_path / "two"), "replicated", 2, 2, False, {"norm": "batch"})
     assert (
-        "batch norm takes its statistics from the 6 faces of each process" in (tmp_path / "two/heard.txt").read_text()
+        "batch norm takes its statistics from the 6 faces of each process" in (tmp_path / "two/notes.txt").read_text()
     )

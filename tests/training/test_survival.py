@@ -105,8 +105,8 @@ def kill_at_random(faces, folder, ranks):
     begun = time.time()
     undisturbed = attempt(arguments(faces, folder / "whole", config=LONG), ranks)
     done = time.time()
-    told = [datetime.fromisoformat(line["time"]).timestamp() for line in log_lines(folder / "whole", "checkpoint")]
-    start, pace, end = told[0] - begun, (told[-1] - told[0]) / LONG.steps, done - told[-1]
+    times = [datetime.fromisoformat(line["time"]).timestamp() for line in log_lines(folder / "whole", "checkpoint")]
+    start, pace, end = times[0] - begun, (times[-1] - times[0]) / LONG.steps, done - times[-1]
     for haste in (1, 2, 4):  # where a run was quicker than its killer, its time was taken on a busier machine
         out, kills = folder / f"killed-{haste}", []
         given = arguments(faces, out, "--resume", config=LONG)
@@ -126,16 +126,16 @@ def kill_at_random(faces, folder, ranks):
 def killed(request, faces, tmp_path_factory):
     """A run that was killed again and again beside one that was not."""
     folder = tmp_path_factory.mktemp("killed")
-    (told,) = parallel.launch(kill_at_random, 1, str(faces), str(folder), request.param)
-    return request.param, folder / "whole", folder / told["out"], told
+    (result,) = parallel.launch(kill_at_random, 1, str(faces), str(folder), request.param)
+    return request.param, folder / "whole", folder / result["out"], result
 
 
 def test_a_run_killed_at_random_moments_ends_with_the_weights_of_one_that_was_not(killed):
-    ranks, whole, out, told = killed
-    assert told["undisturbed"] == told["last"] == [0] * ranks
-    assert len(told["kills"]) == MOMENTS[ranks]
-    assert all(-signal.SIGKILL in kill["codes"] and 0 not in kill["codes"] for kill in told["kills"])
-    assert len([kill for kill in told["kills"] if kill["kept"]]) >= 3  # after the first checkpoint
+    ranks, whole, out, result = killed
+    assert result["undisturbed"] == result["last"] == [0] * ranks
+    assert len(result["kills"]) == MOMENTS[ranks]
+    assert all(-signal.SIGKILL in kill["codes"] and 0 not in kill["codes"] for kill in result["kills"])
+    assert len([kill for kill in result["kills"] if kill["kept"]]) >= 3  # after the first checkpoint
     assert len([line for line in log_lines(out, "resume") if line["step"]]) >= 3
     if ranks == 1:
         assert same(weights(out), weights(whole))
@@ -242,7 +242,7 @@ def test_strace_sees_a_checkpoint_on_the_disk_before_the_run_announces_it(faces,
     assert checkpoints(out) == [3, 5]
     announced = places("write(", f"<{out / LOG}>", r"{\"kind\": \"checkpoint\"")
     assert len(announced) == 2
-    for step, told in zip((3, 5), announced, strict=True):
+    for step, logged in zip((3, 5), announced, strict=True):
         folder = out / "checkpoints" / f"step-{step:08d}"
         files = [places("fsync(", f"<{file}>", " = 0")[0] for file in folder.glob("*.safetensors")]
         assert len(files) >= 4  # network, loss, optimizer, random numbers
@@ -251,9 +251,9 @@ def test_strace_sees_a_checkpoint_on_the_disk_before_the_run_announces_it(faces,
         listed = places("fsync(", f"<{folder}>", " = 0")
         assert max(files) < max(place for place in listed if place < put)
         assert manifest < put
-        assert any(put < place < told for place in listed)
-        assert any(put < place < told for place in places("fsync(", f"<{folder.parent}>", " = 0"))
-        assert any(told < place for place in places("fsync(", f"<{out / LOG}>", " = 0"))
+        assert any(put < place < logged for place in listed)
+        assert any(put < place < logged for place in places("fsync(", f"<{folder.parent}>", " = 0"))
+        assert any(logged < place for place in places("fsync(", f"<{out / LOG}>", " = 0"))
 
 
 # Recipes that diverge.
@@ -265,7 +265,7 @@ def test_a_recipe_that_diverges_at_any_rate_ends_with_exit_code_1_and_advice_in_
     assert ran.returncode == 1
     *_, said = ran.stderr.splitlines()
     assert said.startswith("sphereface: loss ")
-    assert "after 3 rollbacks; lower lr, clip gradients, or let lambda fall more slowly; no checkpoint was made" in said
+    assert "after 3 rollbacks; lower lr, clip gradients, or let lambda fall more slowly; there is no earlier" in said
     assert "Traceback" not in ran.stderr
     assert [line["lr_factor"] for line in log_lines(out, "rollback")] == [0.5, 0.25, 0.125]
     assert [(line["outcome"], line["reason"]) for line in log_lines(out, "end")] == [("failed", said[12:])]

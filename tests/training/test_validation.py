@@ -289,7 +289,7 @@ def test_missing_images_of_a_list_are_counted_and_named_at_once(listed):
     (root / "cy" / "cy_0001.png").write_bytes(b"no image")
     with pytest.raises(UnreadableImage, match=r"bob/bob_0002\.png: .*2 of the 8 images .*cy/cy_0001\.png"):
         Validation.of_pairs(pairs, root)
-    with pytest.raises(UnreadableImage, match=r"8 of the 8 images .*check root"):
+    with pytest.raises(UnreadableImage, match=r"8 of the 8 images .*check that folder"):
         Validation.of_pairs(pairs, root / "elsewhere")
 
 
@@ -306,7 +306,7 @@ def test_a_list_without_folds_says_where_its_threshold_comes_from(listed):
     write_pairs(path.with_name("plain.txt"), pairs)
     validation = Validation.of_pairs(read_pairs(path.with_name("plain.txt")), root)
     found = validate(small_net(), validation)
-    assert found.rule == "best threshold"
+    assert found.rule == "best"
     scores = [*found.same_scores, *found.different_scores]
     best = max(
         (sum(found.same_scores > t) + sum(found.different_scores < t)) / len(scores) for t in np.linspace(-1, 1, 20_001)
@@ -325,7 +325,7 @@ def test_a_list_whose_folders_are_no_people_has_no_fisher_score(listed):
 def test_a_list_of_one_kind_of_pairs_is_refused(listed):
     path, root = listed
     for some in (True, False):
-        with pytest.raises(ValueError, match="some of either"):
+        with pytest.raises(ValueError, match="wanted both kinds"):
             Validation.of_pairs([pair for pair in read_pairs(path, suffix=".png") if pair.same == some], root)
     with pytest.raises(ValueError, match="0 of 0 pairs"):
         Validation.of_pairs([], root)
@@ -337,4 +337,4 @@ def test_folds_whose_rest_is_of_one_kind_are_not_held_out(listed):
     validation = Validation.of_pairs(pairs, root)
     assert not validation.has_folds
     features = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
-    assert score(features, validation).rule == "best threshold"
+    assert score(features, validation).rule == "best"

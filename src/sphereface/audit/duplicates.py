@@ -1,9 +1,9 @@
-"""Photos that are the same, or nearly: one cut, scaled, compressed or mirrored anew.
+"""Near-duplicate photos: one picture cropped, scaled, compressed or mirrored.
 
-A face becomes a thumbnail of 24 x 24 grey levels, its mean taken away, at length one; two photos are near-duplicates
-where their thumbnails correlate by 0.97 or more. On real faces that are different photos this was not seen. All pairs
-are compared, in blocks; the 8 x 8 means of the thumbnails, an orthogonal projection, rule out nearly all of them first:
-|x - y|^2 = 2 - 2 x.y, and a projection never makes two points farther apart, so nothing is missed.
+A face becomes a thumbnail of 24 x 24 grey levels with mean zero and length one; two photos are near-duplicates if their
+thumbnails correlate by 0.97 or more, which was not observed for different photos of real faces. All pairs are compared,
+in blocks; the 8 x 8 means of the thumbnails, an orthogonal projection, rule out nearly all of them first:
+|x - y|^2 = 2 - 2 x.y, and a projection never increases a distance, so no near-duplicate is lost.
 """
 
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ from sphereface.progress import Progress, silent
 SIDE, COARSE = 24, 8
 ALIKE = 0.97
 BLOCK = 2048  # thumbnails of a block; two blocks are compared at a time
-PAIRS = 1 << 12  # of thumbnails that are correlated in one go
-ROUNDING = 1e-4  # far beyond what the distance of two projections is off by
+PAIRS = 1 << 12  # pairs of thumbnails that are correlated at a time
+ROUNDING = 1e-4  # far above the rounding error of the distance of two projections
 
 
 class Match(NamedTuple):
-    """Two photos that are nearly the same, by their places."""
+    """Two near-duplicate photos, by index."""
 
     first: int
     second: int
@@ -46,17 +46,17 @@ def near_duplicates(
     block: int = BLOCK,
     progress: Progress = silent,
 ) -> list[Match]:
-    """All pairs of thumbnails (N, 24, 24) that nearly agree, each pair once; or of thumbnails with others.
+    """All near-duplicate pairs among thumbnails (N, 24, 24), each pair once; or between thumbnails and others.
 
-    `block` changes no result: memory is that of the projections, 264 bytes a thumbnail, and of block x block distances.
-    `progress` hears how many of the first are compared.
+    `block` changes memory only: 264 bytes a thumbnail for the projections, and block x block distances.
+    `progress` counts the thumbnails that are compared.
     """
     second = thumbnails if others is None else others
     projections = np.empty((len(second), COARSE**2 + 2), np.float32)
     for part in blocks(len(second), block):
         small = _project(second[part])
         projections[part] = np.column_stack([small, np.ones(len(small)), _half_square(small)])
-    best: dict[tuple[int, int], Match] = {}  # a symmetric face is its own mirror image: the better of both counts
+    best: dict[tuple[int, int], Match] = {}  # a symmetric face is its own mirror image: the higher correlation is kept
     for part in blocks(len(thumbnails), block):
         for flip in (False, True):
             sought = thumbnails[part, :, ::-1] if flip else thumbnails[part]
@@ -74,16 +74,16 @@ def near_duplicates(
 
 
 def _near(a: Float32, b: Float32, limit: float, block: int) -> Iterator[tuple[Int64, Int64]]:
-    """Rows whose projections x and y are near: x.y - x.x / 2 - y.y / 2 = -|x - y|^2 / 2, one product of matrices."""
+    """Index pairs of near projections: x.y - x.x / 2 - y.y / 2 = -|x - y|^2 / 2, one product of matrices."""
     for part in blocks(len(b), block):
-        places = np.flatnonzero(a @ b[part].T >= np.float32(-limit))  # many times faster than nonzero in two dimensions
+        places = np.flatnonzero(a @ b[part].T >= np.float32(-limit))  # many times faster than np.nonzero in 2-D
         rows, columns = np.divmod(places, part.stop - part.start)
         for some in blocks(len(places), PAIRS):
             yield rows[some], columns[some] + part.start
 
 
 def _agreeing(a: UInt8, b: UInt8, rows: Int64, columns: Int64, alike: float) -> Iterator[tuple[int, int, float]]:
-    """Which of these pairs of thumbnails correlate by at least so much."""
+    """The pairs of thumbnails with a correlation of at least `alike`, with their correlations."""
     values = np.einsum("nd,nd->n", _unit(a[rows]), _unit(b[columns]))
     for i, j, value in zip(rows.tolist(), columns.tolist(), values.tolist(), strict=True):
         if value >= alike:
@@ -91,7 +91,7 @@ def _agreeing(a: UInt8, b: UInt8, rows: Int64, columns: Int64, alike: float) -> 
 
 
 def _unit(thumbnails: UInt8) -> Float32:
-    """Thumbnails as rows of mean zero and length one; a flat one as zeros, which agree with nothing."""
+    """Thumbnails as rows of mean zero and length one; a flat one as zeros, which correlate with no other row."""
     rows = thumbnails.reshape(len(thumbnails), -1).astype(np.float32)
     rows -= rows.mean(axis=1, keepdims=True)
     rows[np.abs(rows).max(axis=1) < 1] = 0  # less than a grey level: flat
@@ -99,7 +99,7 @@ def _unit(thumbnails: UInt8) -> Float32:
 
 
 def _project(thumbnails: UInt8) -> Float32:
-    """Sums over 3 x 3 pixels, divided by 3: coordinates in 64 directions at right angles, each of length one."""
+    """Sums over 3 x 3 pixels, divided by 3: coordinates along 64 orthonormal directions."""
     step = SIDE // COARSE
     rows = _unit(thumbnails).reshape(-1, COARSE, step, COARSE, step)
     return np.asarray(rows.sum(axis=(2, 4)).reshape(len(rows), -1) / step)

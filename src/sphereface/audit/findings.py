@@ -1,4 +1,4 @@
-"""The audit of a set of faces: what is found, what to leave out, and what to look at."""
+"""The audit of a set of faces: its findings, and the list of images to leave out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ from sphereface.errors import UnreadableImage
 from sphereface.faces.warp import as_crop
 from sphereface.progress import Begin, Progress, unseen
 
-FEW = 5  # photos below which a person teaches little
+FEW = 5  # people with fewer photos add little to training
 
 
 class Duplicate(Record):
-    """Two files with nearly the same picture; the second one may go."""
+    """Two files with nearly the same picture; the second one can be left out."""
 
     first: str
     second: str
@@ -32,28 +32,42 @@ class Duplicate(Record):
     mirrored: bool
     same_person: bool
 
+    def row(self) -> tuple[str, ...]:
+        """Cells of a table: the files, their correlation, `yes` if mirrored, `no` if the names differ."""
+        mirrored, same = "yes" if self.mirrored else "", "" if self.same_person else "no"
+        return self.first, self.second, f"{self.correlation:.3f}", mirrored, same
+
 
 class WrongLabel(Record):
-    """A photo that does not look like its name."""
+    """A photo that does not look like the person that it is labelled as."""
 
     path: str
     person: str
-    looks_like: str | None  # None: like nobody in the set
+    looks_like: str | None  # None: like no person of the set
     own: float
     other: float
 
+    def row(self) -> tuple[str, ...]:
+        """Cells of a table: the file, its person, the person that it looks like, and both likenesses."""
+        other = self.looks_like or "no person of the set"
+        return self.path, self.person, other, f"{self.own:.2f}", f"{self.other:.2f}"
+
 
 class SamePerson(Record):
-    """Two names that seem to be one person."""
+    """Two names that are probably one person."""
 
     first: str
     second: str
-    how: str  # by name, or by features with their likeness
+    how: str  # "name", or "features" with their likeness as score
     score: float | None = None
+
+    def row(self) -> tuple[str, ...]:
+        """Cells of a table: both names, how they were found, and their likeness."""
+        return self.first, self.second, self.how, "" if self.score is None else f"{self.score:.2f}"
 
 
 class Audit(Record):
-    """What an audit found."""
+    """The findings of an audit."""
 
     faces: int
     people: int
@@ -65,11 +79,11 @@ class Audit(Record):
     two_names: tuple[SamePerson, ...]
     in_test: tuple[SamePerson, ...]  # first: ours, second: the test set's
     copies_in_test: tuple[Duplicate, ...]
-    chance: dict[int, float]  # by photos: of being found, for a person who is there twice
+    chance: dict[int, float]  # by number of photos: probability that a person with two names is found
     notes: tuple[str, ...]
 
     def exclude(self) -> list[str]:
-        """Lines for an exclude list: people and files to leave out, each group with its reason."""
+        """Lines of an exclude list: people and files to leave out, under their reasons."""
         lines = []
         for reason, entries in (
             ("people of the test set", [pair.first for pair in self.in_test]),
@@ -86,25 +100,25 @@ class Audit(Record):
 
 @dataclass(frozen=True)
 class Seen:
-    """A set of faces, read once."""
+    """Thumbnails and features of a set of faces, read once."""
 
     faces: FaceSet
-    rows: Int64  # places of readable faces
+    rows: Int64  # indices of readable faces
     thumbnails: UInt8
     features: Float32 | None
     unreadable: dict[str, str]
 
     @property
     def labels(self) -> Int64:
-        """Whose the readable faces are."""
+        """The labels of the readable faces."""
         return self.faces.labels[self.rows]
 
     def path(self, place: int) -> str:
-        """The name of a readable face."""
+        """The path of a readable face."""
         return self.faces.paths[int(self.rows[place])]
 
     def person(self, place: int) -> str:
-        """Whose face it is said to be."""
+        """The person that a readable face is labelled as."""
         return self.faces.people[int(self.labels[place])]
 
     def grouped(self) -> People:
@@ -122,9 +136,9 @@ def audit_faces(
     missing: Missing = "skip",
     begin: Begin = unseen,
 ) -> Audit:
-    """Look through aligned faces, and with an embedder also by features; `begin` starts a progress bar for a step.
+    """Audit aligned faces by names and pictures, and with an embedder also by features; `begin` starts a progress bar.
 
-    An unreadable image is listed (`skip`) or ends the audit (`fail`).
+    An unreadable image is listed (`skip`) or raises an error (`fail`).
     """
     ours = see(faces, embedder, begin("reading faces"), missing)
     theirs = see(against, embedder, begin("reading the test set"), missing) if against else None
@@ -150,7 +164,7 @@ def audit_faces(
 
 
 class FeatureFindings(NamedTuple):
-    """What features say."""
+    """Findings by features."""
 
     wrong_labels: tuple[WrongLabel, ...]
     two_names: tuple[SamePerson, ...]
@@ -166,7 +180,7 @@ def _by_features(ours: Seen, theirs: Seen | None, begin: Begin) -> FeatureFindin
         (i, j, score) if people.counts[i] >= people.counts[j] else (j, i, score)
         for i, j, score in one_person(people, people, scale, within=True)
     ]
-    # Photos of one person under two names look like both; that is no wrong label.
+    # A photo of a person with two names looks like both, and is not labelled wrong.
     merged = people.merged((i, j) for i, j, _ in twins)
     wrong = [_wrong_label(doubt, ours) for doubt in doubts(merged, scale, progress=progress)]
     overlap: list[tuple[int, int, float]] = []
@@ -189,13 +203,13 @@ def _by_names(ours: Seen, theirs: Seen | None) -> tuple[list[SamePerson], list[S
 
 
 def _new(known: Sequence[SamePerson], more: Sequence[SamePerson]) -> tuple[SamePerson, ...]:
-    """Both lists, each pair once, the first list's word before the second's."""
-    told = {frozenset((pair.first, pair.second)) for pair in known}
-    return (*known, *(pair for pair in more if frozenset((pair.first, pair.second)) not in told))
+    """Both lists, each pair once; the first list has precedence."""
+    pairs = {frozenset((pair.first, pair.second)) for pair in known}
+    return (*known, *(pair for pair in more if frozenset((pair.first, pair.second)) not in pairs))
 
 
 def see(faces: FaceSet, embedder: Embedder | None, progress: Progress, missing: Missing = "skip") -> Seen:
-    """Thumbnails of all readable faces, and with an embedder their features."""
+    """Read all faces: thumbnails of the readable ones, and with an embedder their features."""
     rows, thumbnails, features, skipping = [], [], [], Skipping(missing)
     waiting: list[Image] = []
 
@@ -261,9 +275,13 @@ def _notes(faces: FaceSet, against: FaceSet | None, embedder: Embedder | None) -
     notes = []
     codes = sum(names.key(name) is None for name in faces.people)
     if codes:
-        notes.append(f"{codes:,} of {len(faces.people):,} people have a code for a name: names say nothing about them")
+        notes.append(
+            f"{codes:,} of {len(faces.people):,} people have a code instead of a name, and cannot be compared by name"
+        )
     if embedder is None:
-        notes.append("no model: wrong labels, and people under other names, were not looked for (--model)")
+        notes.append(
+            "no model: wrong labels and people with two different names are not searched for; name one with --model"
+        )
     if against is None:
-        notes.append("no test set to compare with (--against)")
+        notes.append("no test set to compare with; name one with --against")
     return notes

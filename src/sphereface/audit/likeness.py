@@ -1,11 +1,11 @@
-"""People by features: who looks like whom, and how much likeness means anything.
+"""Likeness of people by features: wrong labels, and two names of one person.
 
-A person is the mean direction of their features. Likeness of strangers is nearly normal, so its tail says where a
-stranger hardly reaches, however many are compared; drawing a few photos of known people says where a person begins.
-Half way between the two, or at the strangers' end where they overlap, two count as one.
+A person is the mean direction of their features. Likeness (a cosine) of strangers is nearly normal: its quantile for
+the number of comparisons bounds strangers from above. Random draws of a few photos of known people bound the likeness
+of one person from below. The threshold is the middle of the two bounds, or the strangers' bound where they overlap.
 
-All photos and people are compared, in blocks: a product of matrices never has more than `block` rows and columns. In
-another block, a likeness may differ by the rounding of float32, about 1e-7.
+All photos and people are compared in blocks: a matrix product has at most `block` rows and columns. With another block
+size, a likeness may differ by the rounding of float32, about 1e-7.
 """
 
 from statistics import NormalDist
@@ -18,40 +18,40 @@ from sphereface.audit.people import BLOCK, People, blocks
 from sphereface.errors import UserError
 from sphereface.progress import Progress, silent
 
-COUNTS = (1, 2, 4, 8, 16)  # of photos for which likeness is calibrated
-DRAWS = 5  # per person and count
-RARE = 0.01  # share of true pairs that may lie below where a person begins
-STRANGE = 2.0  # deviations above the strangers' median, below which a photo is no more like its name than like others
-TRUSTED = 3  # photos that a person needs before any of them is doubted
-SAMPLE = 2000  # photos whose likeness with all other people shows what strangers are like
+COUNTS = (1, 2, 4, 8, 16)  # numbers of photos for which thresholds are calibrated
+DRAWS = 5  # random draws per person and number of photos
+RARE = 0.01  # quantile of the likeness of true pairs that is its lower bound
+STRANGE = 2.0  # deviations above the strangers' median; a photo below is as unlike its own person as a stranger
+TRUSTED = 3  # labels of people with fewer photos are not checked
+SAMPLE = 2000  # photos compared with all other people to measure the likeness of strangers
 
 
 class Doubt(NamedTuple):
-    """A photo that does not look like its name; `like` is whom it does look like, or -1."""
+    """A photo that does not look like its label; `like` is the label that it looks like, or -1."""
 
     photo: int
     like: int
-    own: float  # likeness with the other photos of its name
-    other: float  # with the likest other person
+    own: float  # likeness with the other photos of its label
+    other: float  # likeness with the most similar other person
 
 
 class Scale(NamedTuple):
-    """What likeness means for these features: from which on, by the fewer photos of two, they are one person."""
+    """Thresholds of likeness for a set of features, by the smaller number of photos of two people."""
 
-    middle: float  # of strangers
-    spread: float
+    middle: float  # median likeness of strangers
+    spread: float  # its robust standard deviation
     thresholds: dict[int, float]  # by number of photos
-    chance: dict[int, float]  # that a true pair lies above
+    chance: dict[int, float]  # by number of photos: share of true pairs above the threshold
 
     def threshold(self, counts: Int64) -> Float64:
-        """The threshold for each number of photos."""
+        """The threshold for each number of photos in `counts`."""
         known = np.array(sorted(self.thresholds))
         place = np.clip(np.searchsorted(known, counts, side="right") - 1, 0, len(known) - 1)
         return np.array([self.thresholds[count] for count in known.tolist()])[place]
 
 
 def calibrate(people: People, *, comparisons: int, seed: int = 0) -> Scale:
-    """The scale of likeness, from people that are mostly labelled right; `comparisons` will be made with it."""
+    """Measure thresholds on people with mostly correct labels, for a number of `comparisons`."""
     middle, spread = strangers(people)
     end = middle + spread * NormalDist().inv_cdf(1 - 0.5 / max(comparisons, 2))
     thresholds: dict[int, float] = {}
@@ -79,15 +79,15 @@ def strangers(people: People, *, block: int = BLOCK) -> tuple[float, float]:
         known[count : count + len(found)] = found
         count += len(found)
     if not count:
-        raise UserError("features of one person; likeness of strangers needs at least two")
-    known = known[:count]  # sorted and changed in place: at many people it is as large as all features
+        raise UserError("features of one person; wanted at least two people, to measure the likeness of strangers")
+    known = known[:count]  # sorted and changed in place: with many people it is as large as all features
     middle = float(np.median(known, overwrite_input=True))
     known -= middle
     return middle, float(1.4826 * np.median(np.abs(known, out=known), overwrite_input=True))
 
 
 def _true_likeness(people: People, count: int, rng: np.random.Generator) -> Float64:
-    """Likeness of `count` photos of a person with all their others, over people who have enough."""
+    """Likeness of `count` random photos of a person with all their others; people need 2 count + 1 photos."""
     found = []
     order = np.argsort(people.labels, kind="stable")
     edges = np.concatenate([[0], np.cumsum(people.counts)])
@@ -101,9 +101,9 @@ def _true_likeness(people: People, count: int, rng: np.random.Generator) -> Floa
 
 
 def doubts(people: People, scale: Scale, *, block: int = BLOCK, progress: Progress = silent) -> list[Doubt]:
-    """Photos that look like another person, or no more like their own name than strangers do; the worst first.
+    """Photos that look like another person, or as unlike their own label as strangers; the worst first.
 
-    `progress` hears how many photos are compared.
+    `progress` counts the photos that are compared.
     """
     own = people.own_likeness()
     centres = people.directions
@@ -123,7 +123,7 @@ def doubts(people: People, scale: Scale, *, block: int = BLOCK, progress: Progre
 
 
 def _likest(photos: Float32, labels: Int64, centres: Float32, block: int) -> tuple[Int64, Float32]:
-    """For each photo the likest person other than its own, the first of equals, and the likeness."""
+    """The most similar person other than the photo's own, the first of equals, and the likeness; (N,) each."""
     likest, score = np.zeros(len(photos), np.int64), np.full(len(photos), -np.inf, np.float32)
     for part in blocks(len(centres), block):
         likeness = photos @ centres[part].T
@@ -137,7 +137,7 @@ def _likest(photos: Float32, labels: Int64, centres: Float32, block: int) -> tup
 
 
 def one_person(a: People, b: People, scale: Scale, *, within: bool, block: int = BLOCK) -> list[tuple[int, int, float]]:
-    """Pairs of people who look like one; `within` a set each pair is named once. The likest first."""
+    """Pairs of people with a likeness above the threshold, highest first; `within` one set each pair once."""
     ours, theirs = a.directions, b.directions
     lowest = min(scale.thresholds.values())
     pairs: list[tuple[int, int, float]] = []
@@ -146,7 +146,9 @@ def one_person(a: People, b: People, scale: Scale, *, within: bool, block: int =
             if within and columns.stop <= rows.start:
                 continue
             likeness = ours[rows] @ theirs[columns].T
-            near, far = np.nonzero(likeness >= np.float32(lowest))  # a superset: no float32 lies between the two
+            near, far = np.nonzero(
+                likeness >= np.float32(lowest)
+            )  # a superset of the pairs: no float32 lies between `lowest` and its float32
             first, second, score = near + rows.start, far + columns.start, likeness[near, far].astype(np.float64)
             fewer = np.minimum(a.counts[first], b.counts[second])
             alike = (score >= scale.threshold(fewer)) & (fewer > 0)

@@ -1,4 +1,4 @@
-"""Features grouped by person, with nothing as large as the features held beside them."""
+"""Features grouped by person, without a second array as large as the features."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ import numpy as np
 
 from sphereface.arrays import Float32, Int64, unit_rows
 
-BLOCK = 4096  # photos or people taken at a time
-ROUNDING = 1e-6  # the largest number of a sum of unit rows is smaller only by rounding
+BLOCK = 4096  # photos or people processed at a time
+ROUNDING = 1e-6  # a sum of unit rows with no larger entry is zero but for rounding
 
 
 @dataclass(frozen=True)
 class People:
-    """Features of photos and their sums by person; every feature counts at length one."""
+    """Features of photos and, normalised to length one, their sums by person."""
 
     features: Float32  # (N, D), at their own lengths
     labels: Int64  # (N,)
@@ -22,14 +22,14 @@ class People:
 
     @classmethod
     def of(cls, features: Float32, labels: Int64, people: int) -> "People":
-        """Group features (N, D) by labels 0..K-1; a person may have none."""
+        """Group features (N, D) by labels 0..K-1; a person may have no photos."""
         sums = np.zeros((people, features.shape[1]), np.float32)
         for part in blocks(len(features), BLOCK):
             np.add.at(sums, labels[part], unit_rows(features[part], dtype=np.float32))
         return cls(features, labels, sums, np.bincount(labels, minlength=people))
 
     def unit(self, photos: slice | Int64) -> Float32:
-        """Features of some photos at length one."""
+        """Features of the given photos, normalised to length one."""
         return unit_rows(self.features[photos], dtype=np.float32)
 
     @property
@@ -38,14 +38,14 @@ class People:
         return directions(self.sums)
 
     def merged(self, pairs: Iterable[tuple[int, int]]) -> "People":
-        """The same photos, with each second person of a pair counted as the first; the second has none left."""
+        """The same photos, where those of each pair's second person are labelled as the first."""
         owner = np.arange(len(self.counts))
         for first, second in pairs:
             owner[owner == owner[second]] = owner[first]
         return People.of(self.features, owner[self.labels], len(owner))
 
     def own_likeness(self) -> Float32:
-        """Likeness (N,) of each photo with the others of its person."""
+        """Likeness (N,) of each photo with the other photos of its person."""
         own = np.empty(len(self.features), np.float32)
         for part in blocks(len(own), BLOCK):
             photos = self.unit(part)
@@ -54,11 +54,11 @@ class People:
 
 
 def blocks(count: int, block: int) -> Iterator[slice]:
-    """0..count in slices of at most `block`."""
+    """Slices of at most `block` that cover 0..count."""
     for start in range(0, count, block):
         yield slice(start, min(start + block, count))
 
 
 def directions(sums: Float32) -> Float32:
-    """Rows at length one; what a subtraction left by rounding alone counts as zeros."""
+    """Rows normalised to length one; rows that are zero but for rounding become zeros."""
     return unit_rows(np.where(np.abs(sums).max(axis=1, keepdims=True) > ROUNDING, sums, 0), dtype=np.float32)

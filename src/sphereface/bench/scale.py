@@ -1,4 +1,4 @@
-"""What many processes cost: the classifier's memory and the bytes sent per step, by formula and measured."""
+"""Costs of many processes: a classifier's memory and the bytes sent per step, by formula and measured."""
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,11 +16,11 @@ from sphereface.models import create_model
 from sphereface.progress import Say, mute
 
 FLOAT, LABEL = 4, 8  # bytes of a number and of a label
-# Arrays of (B, D) that a step holds at its fullest, in `losses.softmax`: features, weights of their true classes, both
-# at unit length, the gradient, and three on the way to the gradient of the true classes.
+# Arrays (B, D) at the peak of a step in `losses.softmax`: features, weights of their true classes, both at unit length,
+# the gradient, and three intermediate results of the gradient of the true classes.
 BATCHES = 8
-KINDS = {"sharded": True, "replicated": False}  # the smaller first: a process's peak only ever grows
-WARM_UP, STEPS = 2, 3  # the first steps of DistributedDataParallel also settle its buckets
+KINDS = {"sharded": True, "replicated": False}  # the smaller first: the peak of a process never falls
+WARM_UP, STEPS = 2, 3  # in its first steps DistributedDataParallel also rebuilds its buckets
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class Setup:
     classes: int
     batch: int = 128  # of all processes together
     features: int = 512
-    backbone: int = 48_190_000  # parameters of the network; the 64-layer one has as many
+    backbone: int = 48_190_000  # parameters of the network; this is the 64-layer one
     sharded: bool = True
     chunk: int | None = None
 
 
 def classifier_bytes(setup: Setup) -> dict[str, int]:
-    """What the classifier holds in one process; the momentum is that of SGD."""
+    """Bytes that the classifier holds in one process, trained by SGD with momentum."""
     rows = -(-setup.classes // setup.ranks) if setup.sharded else setup.classes
     samples = setup.batch if setup.sharded else setup.batch // setup.ranks
     weights = rows * setup.features * FLOAT
@@ -47,13 +47,13 @@ def classifier_bytes(setup: Setup) -> dict[str, int]:
 
 
 def most_bytes(setup: Setup) -> int:
-    """What a process grows to if its allocator keeps what a step frees: the optimizer needs the weights once more."""
+    """Upper bound where the allocator keeps freed memory: the optimizer needs one more copy of the weights."""
     held = classifier_bytes(setup)
     return sum(held.values()) + held["weights"]
 
 
 def bytes_sent(setup: Setup) -> dict[str, int]:
-    """What one process sends in a step, without headers; a ring passes (R - 1) / R of a tensor, twice if it sums."""
+    """Bytes sent by one process in a step, without headers; a ring sends (R - 1) / R of a tensor, twice for a sum."""
 
     def ring(size: int, times: int = 1) -> int:
         return times * (setup.ranks - 1) * size // setup.ranks
@@ -70,19 +70,16 @@ def bytes_sent(setup: Setup) -> dict[str, int]:
 
 
 def bench_scale(
-    *,
-    classes: int = 200_000,
-    batch: int = 128,
-    features: int = 512,
-    ranks: tuple[int, ...] = (2, 3),
-    say: Say = mute,
+    *, classes: int = 200_000, batch: int = 128, features: int = 512, ranks: tuple[int, ...] = (2, 3), say: Say = mute
 ) -> dict[str, Any]:
-    """Peak memory of a classifier and bytes sent in a step, for one of so many processes, beside their formulas."""
+    """Peak memory of a classifier and bytes sent in a step by one of `ranks` processes, beside their formulas."""
     memory, sent = [], []
     for count in ranks:
         say(f"{count} processes: memory of {classes:,} classes, sharded and replicated; bytes sent")
         setup = Setup(count, classes, batch // count * count, features)
-        small = Setup(count, 6_000, 96 // count * count, features)  # but whole: network, loss and both passes
+        small = Setup(
+            count, 6_000, 96 // count * count, features
+        )  # few classes, but with network, loss and both passes
         answers = parallel.launch(measure, count, asdict(setup), asdict(small))
         peaks = {kind: max(answer["peaks"][kind] for answer in answers) for kind in KINDS}
         row = {
@@ -104,22 +101,22 @@ def bench_scale(
 
 
 def measure(large: dict[str, Any], small: dict[str, Any]) -> dict[str, Any]:
-    """What one process measures: the memory of the large setup's classifier and what a step of the small one sends."""
+    """In one process: peak memory of the large setup's classifier, and bytes sent in a step of the small one."""
     torch.set_num_threads(1)
     peaks = {kind: classifier_peak(replace(Setup(**large), sharded=sharded)) for kind, sharded in KINDS.items()}
     return {"peaks": peaks, "sent": [sent_in_steps(replace(Setup(**small), sharded=each)) for each in KINDS.values()]}
 
 
 def classifier_peak(setup: Setup) -> int:
-    """The most bytes by which this process grows while its classifier is built and learns."""
-    grow_to_learn(replace(setup, classes=setup.ranks * 100))  # code, threads and sockets are not the classifier's
+    """Peak growth of this process, in bytes, while a classifier is built and trained."""
+    grow_to_learn(replace(setup, classes=setup.ranks * 100))  # before the measurement: code, threads and sockets
     before = resident_bytes()
     grow_to_learn(setup)
     return peak_bytes() - before
 
 
 def grow_to_learn(setup: Setup) -> None:
-    """Build a classifier and let it learn from two batches."""
+    """Build a classifier and train it for two steps."""
     local = setup.batch // setup.ranks
     features, labels = torch.randn(local, setup.features).requires_grad_(), torch.randint(0, setup.classes, (local,))
     loss = build_loss(setup)
@@ -129,7 +126,7 @@ def grow_to_learn(setup: Setup) -> None:
 
 
 def sent_in_steps(setup: Setup) -> dict[str, Any]:
-    """Bytes a step, with a network: by formula, counted here, and written by the kernel."""
+    """Bytes sent in a step with a network: by formula, counted by `parallel`, and written by the kernel."""
     net = create_model("sphereface4", width=0.25, features=setup.features)
     setup = replace(setup, backbone=sum(parameter.numel() for parameter in net.parameters()))
     loss, running = build_loss(setup), DistributedDataParallel(net)
@@ -154,7 +151,7 @@ def sent_in_steps(setup: Setup) -> dict[str, Any]:
 
 
 def build_loss(setup: Setup) -> Any:
-    """A-Softmax over all classes or this process's share of them."""
+    """A-Softmax over all classes or this process's shard of them."""
     torch.manual_seed(0)
     shard = (parallel.rank(), parallel.ranks()) if setup.sharded else None
     return create_loss("a_softmax", setup.features, setup.classes, shard=shard, chunk=setup.chunk)
@@ -163,7 +160,7 @@ def build_loss(setup: Setup) -> Any:
 def learn(
     net: nn.Module, loss: Any, optimizer: torch.optim.Optimizer, inputs: Tensor, labels: Tensor, *, sharded: bool
 ) -> None:
-    """One step, as training takes it."""
+    """One training step."""
     loss.advance()
     optimizer.zero_grad()
     global_loss(loss, net(inputs), labels).backward()  # type: ignore[no-untyped-call]
@@ -174,28 +171,25 @@ def learn(
 
 
 def written() -> int | None:
-    """Bytes that this process has handed to the kernel to write, sockets included; only Linux tells."""
+    """Bytes that this process has written, sockets included; None where the system is not Linux."""
     if not LINUX:
         return None
     lines = Path("/proc/self/io").read_text().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith("wchar")))
 
 
-# What `docs/guides/scale.md` shows: 128 images a process, the 64-layer network, chunks where the logits would not fit.
+# The table of `docs/guides/scale.md`: 128 images a process, the 64-layer network, chunks where logits exceed memory.
 EXAMPLES = [
-    Setup(1, 10_572, 128),
-    Setup(8, 85_742, 8 * 128),
-    Setup(8, 1_000_000, 8 * 128),
-    Setup(64, 1_000_000, 64 * 128),
-    Setup(64, 10_000_000, 64 * 128, chunk=65_536),
-    Setup(256, 10_000_000, 256 * 128, chunk=16_384),
-    Setup(1000, 10_000_000, 1000 * 128, chunk=4_096),
-    Setup(1000, 100_000_000, 1000 * 128, chunk=4_096),
-]
+    Setup(ranks, classes, ranks * 128, chunk=chunk)
+    for ranks, classes, chunk in (
+        (1, 10_572, None), (8, 85_742, None), (8, 1_000_000, None), (64, 1_000_000, None), (64, 10_000_000, 65_536),
+        (256, 10_000_000, 16_384), (1000, 10_000_000, 4_096), (1000, 100_000_000, 4_096),
+    )
+]  # fmt: skip
 
 
 def table(examples: list[Setup] = EXAMPLES) -> str:
-    """Memory and bytes sent of some setups, as Markdown."""
+    """Memory and bytes sent of the setups, as Markdown."""
     lines = [
         "| processes | classes | batch | chunk | weights, gradients, momentum: replicated | sharded | logits "
         "| gathered batch | sent: network | features and back | partials | sent, replicated classifier |",
@@ -216,7 +210,7 @@ def table(examples: list[Setup] = EXAMPLES) -> str:
 
 
 def measured_table(found: dict[str, Any]) -> str:
-    """Memory as `bench_scale` measured it, as Markdown, beside the most that the formulas allow."""
+    """Memory as measured by `bench_scale` beside the upper bounds of the formulas, as Markdown."""
     lines = [
         "| processes | replicated | by formula | sharded | by formula | sharded / replicated |",
         "|--:|--:|--:|--:|--:|--:|",
@@ -234,7 +228,5 @@ def measured_table(found: dict[str, Any]) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes for people: MB below a thousand of them, else GB."""
-    if count >= 1e9:
-        return f"{count / 1e9:,.1f} GB"
-    return f"{count / 1e6:,.1f} MB"
+    """A number of bytes in MB, or in GB from 1 GB on."""
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"

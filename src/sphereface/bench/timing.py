@@ -1,22 +1,25 @@
-"""Fair measurement on a noisy machine: candidates take turns, medians count, memory is measured in fresh processes."""
+"""Measurement on a noisy machine: candidates in turns, medians, and memory in fresh processes."""
 
 import importlib.util
 import multiprocessing
+import os
 import platform
 import resource
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 LINUX = platform.system() == "Linux"
 
 
 def interleaved(candidates: Mapping[str, Callable[[], object]], *, repeats: int, device: str) -> dict[str, float]:
-    """Median seconds of each candidate; in each round every candidate runs once, so that all meet the same weather."""
+    """Median seconds of each candidate; each runs once in every round, so that all have the same machine load."""
     for run in candidates.values():
-        run()  # first calls allocate and choose kernels
+        run()  # warm-up: first calls allocate and choose kernels
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     for _ in range(repeats):
         for name, run in candidates.items():
@@ -28,8 +31,13 @@ def interleaved(candidates: Mapping[str, Callable[[], object]], *, repeats: int,
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Median, lowest and highest value."""
+    return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
+
+
 def wait(device: str) -> None:
-    """Let a device finish what it was given."""
+    """Wait until a device has finished its work."""
     if device.startswith("cuda"):
         import torch
 
@@ -37,7 +45,7 @@ def wait(device: str) -> None:
 
 
 def in_own_process(run: Callable[..., Any], *arguments: object) -> Any:
-    """What `run(*arguments)` returns in a fresh process; it must be importable by name."""
+    """The result of `run(*arguments)` in a fresh process; `run` must be importable by name."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_send_result, args=(sender, run, arguments))
@@ -46,7 +54,7 @@ def in_own_process(run: Callable[..., Any], *arguments: object) -> Any:
     try:
         return receiver.recv()
     except EOFError as error:
-        process.join()  # before that it has no exit code
+        process.join()  # sets the exit code
         raise RuntimeError(
             f"{run.__name__}{arguments} exited without a result, with exit code {process.exitcode}"
         ) from error
@@ -59,7 +67,7 @@ def _send_result(sender: Any, run: Callable[..., Any], arguments: tuple[object, 
 
 
 def peak_beyond_inputs(prepare: Callable[..., Callable[[], object]], *arguments: object) -> int:
-    """Bytes by which one run exceeds what its inputs hold, in a process of its own.
+    """Peak bytes of one run beyond its inputs, in a fresh process.
 
     `prepare(*arguments)` builds the inputs and returns the run; both must be importable by name.
     """
@@ -70,36 +78,47 @@ def _measure_peak(prepare: Callable[..., Callable[[], object]], *arguments: obje
     import torch
 
     run = prepare(*arguments)
-    torch.mm(torch.ones(256, 256), torch.ones(256, 256))  # thread pools and matrix buffers are not the run's
+    torch.mm(torch.ones(256, 256), torch.ones(256, 256))  # before the measurement: thread pools and matrix buffers
     before = resident_bytes()
     run()
     return max(0, peak_bytes() - before)
 
 
 def resident_bytes() -> int:
-    """Bytes that this process holds now."""
+    """Resident bytes of this process."""
     if LINUX:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     return peak_bytes()
 
 
 def peak_bytes() -> int:
-    """The most bytes that this process ever held."""
-    if LINUX:  # not ru_maxrss: a child inherits its parent's
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) * 1024
+    """Peak resident bytes of this process."""
+    if LINUX:  # not ru_maxrss, which a child inherits from its parent
+        return status_bytes("VmHWM")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if platform.system() == "Darwin" else 1024)
 
 
+def status_bytes(field: str) -> int:
+    """A size in `/proc/self/status`, in bytes; Linux only."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(field))) * 1024
+
+
+def numpy_machine() -> dict[str, object]:
+    """Processor, cores and versions for a benchmark without torch."""
+    versions = {"python": platform.python_version(), "numpy": np.__version__}
+    return {"cpu": machine()["cpu"], "cores": os.cpu_count(), **versions}
+
+
 def machine() -> dict[str, object]:
-    """What the numbers were measured on; torch only where it is installed."""
+    """Processor and versions; those of torch only where it is installed."""
     model = platform.processor() or platform.machine()
     if LINUX:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
-    told: dict[str, object] = {"cpu": model, "python": platform.python_version()}
+    found: dict[str, object] = {"cpu": model, "python": platform.python_version()}
     if importlib.util.find_spec("torch"):
         import torch
 
-        told |= {"threads": torch.get_num_threads(), "torch": torch.__version__}
-    return told
+        found |= {"threads": torch.get_num_threads(), "torch": torch.__version__}
+    return found

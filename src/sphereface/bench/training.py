@@ -1,6 +1,6 @@
-"""How fast `train` is: against a bare loop of the same network and loss, and against what people write today.
+"""Speed of `train` against a bare loop of the same network and loss, and against a plain loop of torch's layers.
 
-Each candidate has a process of its own, for `train` tells the C library to keep freed memory, and they take turns.
+Candidates run in turns, each in its own process, because `train` makes the C library keep freed memory.
 """
 
 import math
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sphereface.bench.timing import machine
+from sphereface.bench.timing import machine, spread
 from sphereface.bench.turns import Task, Turns, Work, measure
 from sphereface.data.manifest import SetManifest, write_manifest
 from sphereface.data.synthetic.people import SyntheticPeople
@@ -30,7 +30,7 @@ from sphereface.models import create_model
 from sphereface.models.cpu.prelu import PReLU
 from sphereface.models.cpu.winograd import Conv3x3
 from sphereface.models.spherefacenet import HEIGHT, WIDTH
-from sphereface.progress import Say
+from sphereface.progress import Say, mute
 from sphereface.training.allocation import keep_freed_memory
 from sphereface.training.config import GuardConfig, TrainConfig
 from sphereface.training.learner import build_learner
@@ -41,14 +41,14 @@ from sphereface.training.telling.log import read_log
 
 NETWORKS = ("sphereface4", "sphereface20")
 CLASSES = 10_572  # CASIA-WebFace less three people
-PORTRAITS = (64, 4)  # people and photos that are drawn; the set's people share them, for speed knows no likeness
-STEPS = {"sphereface4": 4}  # of a turn; a deeper network takes seconds for each
-DEEP_STEPS = 1
-LEARNING_RATE = 1e-4  # small: whatever the faces are, the numbers stay finite
+PORTRAITS = (64, 4)  # drawn people and photos of each; all classes share them, as speed does not depend on pixels
+STEPS = {"sphereface4": 4}  # steps of a turn
+DEEP_STEPS = 1  # for deeper networks, which take seconds for a step
+LEARNING_RATE = 1e-4  # small, so that the loss stays finite on any faces
 
 
 def plain_loop(task: Task, turns: Turns) -> None:
-    """What people write today: default memory format, torch's layers, linear layer, cross-entropy, SGD as it comes."""
+    """A common training loop: default memory format, torch's layers, linear layer, cross-entropy, default SGD."""
     config = task.config
     images, labels = tensors_in_memory(task)
     net = with_torchs_layers(create_model(config.model, **config.architecture.model_dump(exclude={"name"})).train())
@@ -82,7 +82,7 @@ def with_torchs_layers(net: nn.Module) -> nn.Module:
 
 
 def bare_loop(task: Task, turns: Turns) -> None:
-    """The network, loss, optimizer and memory of `train`, and nothing else of it: the same batch again and again."""
+    """The network, loss, optimizer and memory settings of `train`, on one batch in memory."""
     keep_freed_memory()
     images, labels = tensors_in_memory(task)
     images = images.contiguous(memory_format=torch.channels_last)
@@ -104,9 +104,9 @@ def bare_loop(task: Task, turns: Turns) -> None:
 def whole_run(task: Task, turns: Turns) -> None:
     """`train` itself: loader, log, guard and checkpoints.
 
-    It knows of no turns. In this process a loader asks for leave before each batch, so that a step is over, whatever it
-    did, when the next one asks. The loader's workers have no head start either: they are a fixed number of batches
-    ahead, and begin another only when one was taken.
+    `train` has no turns, so in this process the loader waits for its turn before each batch; a step with all its work
+    ends when the loader asks for the next batch. The loader's workers gain no time between turns: they stay a fixed
+    number of batches ahead, and start another only when one was taken.
     """
     load = FaceLoader.__iter__
 
@@ -114,31 +114,31 @@ def whole_run(task: Task, turns: Turns) -> None:
         return (batch for _, batch in zip(turns, load(loader), strict=False))
 
     FaceLoader.__iter__ = in_turns  # type: ignore[method-assign]
-    with redirect_stderr(StringIO()):  # its live line takes this for no terminal
-        trained = train(task.config, Place(task.faces, task.out, device="cpu"), say=lambda _: None)
+    with redirect_stderr(StringIO()):  # not a terminal, so `train` shows no live line
+        trained = train(task.config, Place(task.faces, task.out, device="cpu"), say=mute)
     if trained.outcome != "finished":
-        raise JobFailed(f"train was {trained.outcome} at step {trained.step}")
+        raise JobFailed(f"train ended as {trained.outcome!r} at step {trained.step}; wanted 'finished'")
 
 
 CANDIDATES: dict[str, Work] = {"plain": plain_loop, "bare": bare_loop, "train": whole_run}
 
 
 def tensors_in_memory(task: Task) -> tuple[Tensor, Tensor]:
-    """A batch as the network wants it, with labels."""
+    """A random batch of network inputs, with labels."""
     torch.manual_seed(0)
     images = torch.rand(task.config.batch, 3, HEIGHT, WIDTH) * 2 - 1
     return images, torch.randint(0, task.classes, (task.config.batch,))
 
 
 def require_finite(loss: Tensor) -> None:
-    """Raise if what was timed was no training any more."""
+    """Raise if the loss of the timed loop is not finite."""
     value = float(loss.detach())
     if not math.isfinite(value):
-        raise JobFailed(f"the loss became {value}: what was timed is no training")
+        raise JobFailed(f"the loss became {value}; wanted a finite one, as the timed loop must train")
 
 
 def write_faces(folder: Path, classes: int, photos: int) -> Path:
-    """A list of faces of so many people, who share a few hundred portraits; returns its path."""
+    """Write a list of `photos` faces for each of `classes` people with 256 portraits in all; returns its path."""
     people, shots = PORTRAITS
     SyntheticPeople().write(folder / "portraits", people, shots)
     portraits = [f"portraits/p{person:04d}/{shot:04d}.png" for person in range(people) for shot in range(shots)]
@@ -150,20 +150,20 @@ def write_faces(folder: Path, classes: int, photos: int) -> Path:
 
 
 def photos_beyond_memory(classes: int) -> int:
-    """Photos of each person that make a set too large to be kept decoded: `train` must read files, as with CASIA's."""
+    """Photos of each person so that the decoded set exceeds the cache, and `train` reads files as with CASIA."""
     return CACHE_BYTES // (3 * HEIGHT * WIDTH * classes) + 1
 
 
 def recipe_for(network: str) -> TrainConfig:
-    """The recipe that trains a network."""
+    """The recipe for a network."""
     return small() if network == small().model else paper().changed(model=network)
 
 
 def checkpoint_seconds(run: Path) -> list[float]:
-    """How long each checkpoint of a run took: from the line of the log before it, which tells of its step."""
+    """Seconds of each checkpoint of a run: the time since the line before it in the log, which is its step's."""
     history = read_log(run)
     if any(entry["kind"] == "rollback" for entry in history):
-        raise JobFailed("the run was lost and taken back: what was timed is no training")
+        raise JobFailed("the run diverged and was rolled back; wanted an undisturbed run to time: measure again")
     return [
         (datetime.fromisoformat(entry["time"]) - datetime.fromisoformat(before["time"])).total_seconds()
         for before, entry in pairwise(history)
@@ -171,29 +171,24 @@ def checkpoint_seconds(run: Path) -> list[float]:
     ]
 
 
-def spread(values: Sequence[float]) -> dict[str, float]:
-    """The middle of some values, and how far they lie apart."""
-    return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
-
-
 def bench_network(
     config: TrainConfig, *, faces: Path, classes: int, rounds: int, steps: int, threads: int, say: Say
 ) -> dict[str, object]:
-    """All candidates on one network, in turns; `faces` is a list of that many classes.
+    """Measure all candidates on one network, in turns; `faces` is a list of `classes` people.
 
-    A turn of `train` is far shorter than the time between two checkpoints. So each of its turns ends with one, and of
-    what that took, only the share that falls to a turn at the recipe's pace stays in it.
+    A turn of `train` is far shorter than the time between two checkpoints. So each turn ends with a checkpoint, and of
+    its seconds only the share of a turn at the recipe's `checkpoint_every` is counted.
     """
     total = (1 + rounds) * steps
     timed = config.changed(
         steps=total, lr=LEARNING_RATE, checkpoint_every=steps,
-        guard=GuardConfig(window=max(200, total + 1)),  # at this rate a loss stands still, and that is no harm here
+        guard=GuardConfig(window=max(200, total + 1)),  # at this learning rate a constant loss is no fault
     )  # fmt: skip
-    with tempfile.TemporaryDirectory(dir=faces.parent) as room:
-        task = Task(timed, classes, steps, threads, faces, Path(room) / "run")
-        say(f"{config.model}: getting {', '.join(CANDIDATES)} ready")
+    with tempfile.TemporaryDirectory(dir=faces.parent) as folder:
+        task = Task(timed, classes, steps, threads, faces, Path(folder) / "run")
+        say(f"{config.model}: preparing {', '.join(CANDIDATES)}")
         seconds = measure(CANDIDATES, task, rounds=rounds, say=say)
-        checkpoints = checkpoint_seconds(task.out)[1:]  # the first belongs to the turn that nobody timed
+        checkpoints = checkpoint_seconds(task.out)[1:]  # without that of the warm-up turn
     share = steps / config.checkpoint_every
     seconds["train"] = [
         turn - saving + share * saving for turn, saving in zip(seconds["train"], checkpoints, strict=True)
@@ -226,12 +221,12 @@ def bench_training(
     threads: int = 2,
     photos: int | None = None,
     width: float = 1.0,
-    say: Say = lambda _: None,
+    say: Say = mute,
 ) -> dict[str, Any]:
-    """Faces a second of `train` and its peers, and the ratios round by round; `say` hears of progress.
+    """Faces a second of `train` and its peers, and ratios within each round; `say` receives progress lines.
 
-    `batch` is that of each network's recipe unless given. `steps` are those of a turn; by default as many as take a
-    few seconds. `photos` are those of each person; by default enough that they do not fit into memory.
+    `batch` is by default that of each network's recipe; `steps` is the number of steps of a turn, by default those of
+    a few seconds; `photos` is the number of photos of each person, by default more than fit into memory.
     """
     photos = photos or photos_beyond_memory(classes)
     recipes = [recipe_for(network).changed(width=width) for network in networks]
@@ -261,7 +256,7 @@ def bench_training(
 
 
 def table(result: Mapping[str, Any]) -> str:
-    """The result for people."""
+    """The result as a text table."""
     peers = ("train_to_bare", "train_to_plain")
     lines = [
         f"{'faces a second':<14}  {''.join(f'{name:>8}' for name in CANDIDATES)}"

@@ -1,7 +1,7 @@
-"""Candidates that take turns, each in a process of its own.
+"""Candidates of a benchmark that run in turns, each in its own process.
 
-What one does to its process, such as telling the C library to keep freed memory, must not help a rival. All of them
-live at once; who has no turn sleeps at a pipe.
+Settings of one process, such as those of the C library's allocator, do not affect the other candidates. All processes
+run at once; between its turns a candidate waits on a pipe.
 """
 
 import multiprocessing
@@ -21,12 +21,12 @@ from sphereface.errors import JobFailed
 from sphereface.progress import Say
 from sphereface.training.config import TrainConfig
 
-LISTEN, GRACE = 1.0, 5.0  # seconds between looks whether a candidate lives; and to leave by itself
+LISTEN, GRACE = 1.0, 5.0  # seconds between checks of a process; seconds that it has to exit by itself
 
 
 @dataclass(frozen=True)
 class Task:
-    """What every candidate does in its own manner: steps of training, so many a turn."""
+    """The training that every candidate runs, `steps` steps a turn."""
 
     config: TrainConfig
     classes: int
@@ -41,7 +41,7 @@ Work = Callable[[Task, Turns], None]
 
 
 def turns_of(pipe: Connection, steps: int) -> Turns:
-    """Leave for one step after the other; between turns it sleeps, and the other end hears what a turn took."""
+    """Yield once for each step; waits on the pipe between turns, and sends the seconds of each turn."""
     pipe.send(None)  # ready
     while pipe.recv():
         start = time.perf_counter()
@@ -51,79 +51,81 @@ def turns_of(pipe: Connection, steps: int) -> Turns:
 
 
 def take_part(pipe: Connection, work: Work, task: Task) -> None:
-    """What a candidate's process does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it decides; its end of the pipe closes
+    """Main function of a candidate's process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent, which closes its end of the pipe
     torch.set_num_threads(task.threads)
     try:
         work(task, turns_of(pipe, task.steps))
         pipe.send(None)
     except (EOFError, ConnectionError):
-        return  # nobody listens any more
-    except Exception as error:  # noqa: BLE001 whatever it is, the one who started it tells
+        return  # the parent has closed the pipe
+    except Exception as error:  # noqa: BLE001 the parent raises it
         pipe.send(f"{type(error).__name__}: {error}")
 
 
 class Candidate:
-    """One who takes turns, in a process of its own; `work` must be importable by name."""
+    """A candidate in its own process; `work` must be importable by name."""
 
     def __init__(self, name: str, work: Work, task: Task) -> None:
         context = multiprocessing.get_context("spawn")
         self.name = name
         self.pipe, other = context.Pipe()
-        self.process = context.Process(target=take_part, args=(other, work, task))  # no daemon: `train` has workers
+        self.process = context.Process(
+            target=take_part, args=(other, work, task)
+        )  # not a daemon: `train` has worker processes
         self.process.start()
         other.close()
 
     def take_turn(self) -> float:
-        """Let it do its steps; returns the seconds."""
-        self._tell(go_on=True)
+        """Run the steps of one turn; returns the seconds."""
+        self._send(go_on=True)
         return float(self.hear())
 
     def finish(self) -> None:
-        """Let it come to its end."""
-        self._tell(go_on=False)
+        """Wait until the candidate has finished its work."""
+        self._send(go_on=False)
         self.hear()
 
     def hear(self) -> Any:
-        """What it says next; an error if it failed or died."""
+        """The next message; raises if the candidate failed or its process exited."""
         lives = True
-        while not self.pipe.poll(LISTEN if lives else 0):  # the pipe alone tells late: forked workers hold it, too
+        while not self.pipe.poll(LISTEN if lives else 0):  # forked workers keep the pipe open after its exit
             if not lives:
-                raise self._death()
+                raise self._exited()
             lives = self.process.is_alive()
         try:
-            said = self.pipe.recv()
+            message = self.pipe.recv()
         except (EOFError, ConnectionError) as error:
-            raise self._death() from error
-        if isinstance(said, str):
-            raise JobFailed(f"the candidate {self.name!r} failed: {said}")
-        return said
+            raise self._exited() from error
+        if isinstance(message, str):
+            raise JobFailed(f"the candidate {self.name!r} failed: {message}")
+        return message
 
     def leave(self) -> None:
-        """End its process: by itself, else by force."""
+        """End the process; kill it if it does not exit by itself."""
         self.pipe.close()
         self.process.join(GRACE)
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
 
-    def _tell(self, *, go_on: bool) -> None:
+    def _send(self, *, go_on: bool) -> None:
         try:
             self.pipe.send(go_on)
         except ConnectionError as error:
-            raise self._death() from error
+            raise self._exited() from error
 
-    def _death(self) -> JobFailed:
+    def _exited(self) -> JobFailed:
         self.process.join(GRACE)
         return JobFailed(
-            f"the candidate {self.name!r} died with exit code {self.process.exitcode}; often memory ran out: "
-            "try a smaller --batch"
+            f"the candidate {self.name!r} exited without a result, with exit code {self.process.exitcode}; "
+            "if memory ran out, try a smaller --batch"
         )
 
 
 @contextmanager
 def alive(works: Mapping[str, Work], task: Task) -> Iterator[dict[str, Candidate]]:
-    """All candidates, ready for their first turn; none outlives this."""
+    """All candidates, ready for their first turn; their processes end with the context."""
     candidates: dict[str, Candidate] = {}
     try:
         for name, work in works.items():
@@ -137,9 +139,9 @@ def alive(works: Mapping[str, Work], task: Task) -> Iterator[dict[str, Candidate
 
 
 def measure(works: Mapping[str, Work], task: Task, *, rounds: int, say: Say) -> dict[str, list[float]]:
-    """Seconds of every turn, by candidate; in each round all have one, and who began the last round ends the next.
+    """Seconds of every turn, by candidate; each has one turn in a round, and the first of a round is last in the next.
 
-    So every place in a round falls to each alike: a machine may be slower after long work than after a rest.
+    So all have each place in a round equally often: a machine may be slower after long work than after a rest.
     """
     seconds: dict[str, list[float]] = {name: [] for name in works}
     with alive(works, task) as candidates:

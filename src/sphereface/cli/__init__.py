@@ -1,4 +1,4 @@
-"""The command line: one file a verb; each parses, calls one library function, and prints."""
+"""The command line: one file a verb; each parses options, calls one library function, and prints the result."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from sphereface import __version__
 from sphereface.cli import bench, data, demo, doctor, embed, evaluate, models, reproduce, train
 from sphereface.errors import JobFailed, UserError
 
-EXTRAS = {"torch": "train", "tomli_w": "train", "matplotlib": "plot"}  # what to install for a module that is missing
+EXTRAS = {"torch": "train", "tomli_w": "train", "matplotlib": "plot"}  # extra to install for a missing module
 
 app = typer.Typer(
     name="sphereface",
@@ -18,10 +18,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command()(demo.demo)
-app.command()(train.train)
-app.command()(embed.embed)
-app.command()(doctor.doctor)
+for verb in (demo.demo, train.train, embed.embed, doctor.doctor):
+    app.command()(verb)
 app.add_typer(evaluate.app, name="evaluate")
 app.add_typer(data.app, name="data")
 app.add_typer(models.app, name="models")
@@ -30,7 +28,7 @@ app.add_typer(bench.app, name="bench")
 
 
 @app.callback(invoke_without_command=True)
-def version(show: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
+def version(show: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
     """Open-set face recognition on the hypersphere."""
     if show:
         typer.echo(__version__)
@@ -38,11 +36,11 @@ def version(show: bool = typer.Option(False, "--version", help="Print the versio
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a verb; what a user can mend ends in one line and exit code 2, a failed job in exit code 1."""
-    os.environ.setdefault("OPENCV_LOG_LEVEL", "ERROR")  # what matters in its warnings, we say ourselves
+    """Run a verb; an error that the user can fix ends in one line and exit code 2, a failed job in exit code 1."""
+    os.environ.setdefault("OPENCV_LOG_LEVEL", "ERROR")  # our errors cover its warnings
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app(args=list(given), prog_name="sphereface", obj=given)  # what a report names as its command
+        app(args=list(given), prog_name="sphereface", obj=given)  # `obj` is the command in reports
     except Exception as error:
         if os.environ.get("SPHEREFACE_DEBUG", "0") not in ("", "0"):
             raise
@@ -52,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def ending(error: Exception) -> tuple[str, int]:
-    """The line and the exit code with which an error ends a verb."""
+    """The line to print and the exit code for an error."""
     first = next(iter(str(error).splitlines()), "") or type(error).__name__
     match error:
         case UserError():
@@ -62,7 +60,7 @@ def ending(error: Exception) -> tuple[str, int]:
             return str(error) + (f"; pip install 'sphereface[{extra}]'" if extra else ""), 2
         case JobFailed():
             return str(error), 1
-        case OSError() | RuntimeError() | MemoryError():  # of the machine, or of a library that it defeats
+        case OSError() | RuntimeError() | MemoryError():  # of the machine, or of a library on it
             return f"{first} (SPHEREFACE_DEBUG=1 shows where)", 1
         case _:
             return f"a bug in sphereface, {type(error).__name__}: {first} (SPHEREFACE_DEBUG=1 shows where)", 1

@@ -1,44 +1,28 @@
-"""sphereface data: make and mend sets of faces."""
+"""sphereface data: draw, align, convert and audit sets of faces."""
 
 import json
-import os
 import time
 from pathlib import Path
 
 import typer
 
-from sphereface.choices import (
-    Age,
-    DetectorName,
-    ImageFormat,
-    Misses,
-    Missing,
-    Preset,
-    SetFormat,
-    Shape,
-    Skin,
-    WhichFace,
-)
+from sphereface import choices
+from sphereface.cli import options
 
-app = typer.Typer(no_args_is_help=True, help="Make and mend sets of faces.")
-
-
-@app.callback()
-def data() -> None:
-    """Make and mend sets of faces."""
+app = typer.Typer(no_args_is_help=True, help="Draw, align, convert and audit sets of faces.")
 
 
 @app.command()
 def synth(
-    out: Path = typer.Argument(help="Where to write pNNNN/NNNN.png, or what the shape asks for."),
-    people: int = typer.Option(100, min=1, help="How many people."),
-    photos: int = typer.Option(20, min=1, help="Photos of each; for ytf, frames of each of their three videos."),
-    seed: int = typer.Option(0, min=0, help="Another seed, another population."),
-    skin: Skin | None = typer.Option(None, help="Only people of this group."),
-    age: Age | None = typer.Option(None, help="Only people of this group."),
-    shape: Shape = typer.Option("folder", help="A plain folder, or files and lists as a published set has."),
-    workers: int = typer.Option(os.cpu_count() or 1, min=1, help="Processes; the faces do not depend on it."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+    out: Path = typer.Argument(help="Folder for pNNNN/NNNN.png, or for the files of the shape."),
+    people: int = typer.Option(100, min=1, help="Number of people."),
+    photos: int = typer.Option(20, min=1, help="Photos of each person; for ytf, frames of each of their three videos."),
+    seed: int = typer.Option(0, min=0, help="Seed of the population."),
+    skin: choices.Skin | None = typer.Option(None, help="Skin of all people; default: mixed."),
+    age: choices.Age | None = typer.Option(None, help="Age of all people; default: mixed."),
+    shape: choices.Shape = typer.Option("folder", help="A plain folder, or the files and lists of a published set."),
+    workers: int = typer.Option(options.CORES, min=1, help="Number of processes; changes speed only."),
+    as_json: options.AsJson = False,
 ) -> None:
     """Draw synthetic faces, aligned to 112 x 96.
 
@@ -52,8 +36,7 @@ def synth(
     faces = num_faces(shape, people, photos)
     start = time.perf_counter()
     with bars() as begin:
-        bar = begin("drawing faces")
-        write_shape(population, out, people, photos, shape=shape, workers=workers, progress=bar)
+        write_shape(population, out, people, photos, shape=shape, workers=workers, progress=begin("drawing faces"))
     rate = faces / (time.perf_counter() - start)
     if as_json:
         result = {"out": str(out), "version": VERSION, "seed": seed, "people": people, "photos": photos}
@@ -64,25 +47,23 @@ def synth(
 
 @app.command()
 def align(
-    photos: Path = typer.Argument(help="Folder of photos, in any tree."),
-    out: Path = typer.Argument(help="Where the faces go: new, empty, or an unfinished run of the same command."),
-    detector: DetectorName = typer.Option("mtcnn", help="yunet is faster and wants --model."),
-    preset: Preset = typer.Option("paper", help="MTCNN: the paper's settings, or fast (faces from 40 px)."),
-    model: Path | None = typer.Option(None, help="YuNet's model file."),
-    landmarks: Path | None = typer.Option(
-        None, help="Given points instead of a detector: path and ten numbers a line."
-    ),
-    choose: WhichFace = typer.Option("centre", help="Which face, if there are several."),
-    template: str = typer.Option("sphereface", help="sphereface (0-based, as common sets) or matlab (the authors')."),
-    crop: str = typer.Option("112x96", help="112x96, 112x112, or a patch: wide, upper."),
-    misses: Misses = typer.Option("skip", help="Photos without a face: skip, centre crop, or fail."),
-    image_format: ImageFormat = typer.Option("jpg", "--format", help="How faces are stored."),
-    quality: int = typer.Option(95, min=1, max=100, help="Of JPEG."),
+    photos: Path = typer.Argument(help="Folder of photos, with any subfolders."),
+    out: Path = typer.Argument(help="Folder of the faces: new, empty, or an unfinished run of the same command."),
+    detector: choices.DetectorName = typer.Option("mtcnn", help="Detector; yunet is faster and needs --model."),
+    preset: choices.Preset = typer.Option("paper", help="Settings of MTCNN: the paper's, or fast (faces from 40 px)."),
+    model: Path | None = typer.Option(None, help="Model file of YuNet."),
+    landmarks: Path | None = typer.Option(None, help="List of landmarks instead of a detector: path, ten numbers."),
+    choose: choices.WhichFace = typer.Option("centre", help="Choice among several faces of a photo."),
+    template: str = typer.Option("sphereface", help="Template: sphereface (0-based, common) or matlab (the authors')."),
+    crop: str = typer.Option("112x96", help="Crop: 112x96, 112x112, or a patch: wide, upper."),
+    misses: choices.Misses = typer.Option("skip", help="Photos without a face: skip, centre crop, or fail."),
+    image_format: choices.ImageFormat = typer.Option("jpg", "--format", help="Image format of the faces."),
+    quality: int = typer.Option(95, min=1, max=100, help="JPEG quality."),
     antialias: bool = typer.Option(True, help="Smooth before shrinking."),
-    workers: int = typer.Option(os.cpu_count() or 1, min=1, help="Processes; the faces do not depend on it."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+    workers: int = typer.Option(options.CORES, min=1, help="Number of processes; changes speed only."),
+    as_json: options.AsJson = False,
 ) -> None:
-    """Find and align the faces of a folder of photos; run it again after an interruption, and it goes on.
+    """Find and align the faces of a folder of photos; the same command continues an interrupted run.
 
     Example: sphereface data align lfw lfw-112x96 --misses centre
     """
@@ -106,21 +87,21 @@ def align(
         ("no face", report.none),
         ("several faces", tuple(report.several)),
         ("unreadable", tuple(report.unreadable)),
-        ("no image", report.ignored),
+        ("not an image", report.ignored),
         ("not in landmarks.txt", tuple(report.unlisted)),
     ):
         if paths:
             typer.echo(f"  {label:<20} {len(paths):>8,}  such as {paths[0]}")
-    typer.echo(f"  all of them are listed in {out / REPORT}")
+    typer.echo(f"  full lists: {out / REPORT}")
 
 
 @app.command()
 def convert(
-    faces: Path = typer.Argument(help="Folder, .rec, .tar (or a folder of them), .zip, Caffe list, MNIST's files."),
-    out: Path = typer.Argument(help="What to write; it must not exist yet."),
-    to: SetFormat = typer.Option(..., help="Format to write."),
-    root: Path | None = typer.Option(None, help="Where the paths of a list begin."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+    faces: Path = typer.Argument(help="Folder, .rec, .tar (or a folder of them), .zip, Caffe list, files of MNIST."),
+    out: Path = typer.Argument(help="New file or folder."),
+    to: choices.SetFormat = typer.Option(..., help="Format of OUT."),
+    root: options.Root = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write a set in another format; images keep their bytes.
 
@@ -137,18 +118,18 @@ def convert(
         return
     typer.echo(f"{done.images:,} images of {done.people:,} people in {out}")
     if done.ignored:
-        typer.echo(f"  {len(done.ignored):,} files are no images, such as {done.ignored[0]}")
+        typer.echo(f"  {len(done.ignored):,} files are not images, such as {done.ignored[0]}")
 
 
 @app.command()
 def audit(
     faces: Path = typer.Argument(help="Aligned faces, in any format that convert reads."),
-    against: Path | None = typer.Option(None, help="A test set whose people should not be among them."),
-    model: Path | None = typer.Option(None, help="An .onnx embedder with a card, to look at faces and not only names."),
-    few: int = typer.Option(5, min=1, help="People with fewer photos are listed."),
-    missing: Missing = typer.Option("skip", help="Images that cannot be read: listed, or an error."),
+    against: Path | None = typer.Option(None, help="Test set that should have no person in common."),
+    model: Path | None = typer.Option(None, help="Model with a card, to compare people also by features."),
+    few: int = typer.Option(5, min=1, help="List people with fewer photos."),
+    missing: choices.Missing = typer.Option("skip", help="Unreadable images: skip lists them, fail is an error."),
     out: Path = typer.Option(Path("audit"), help="Folder for report.html, audit.md, audit.json and exclude.txt."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+    as_json: options.AsJson = False,
 ) -> None:
     """Find copies, wrong labels, one person under two names, and people of a test set.
 
@@ -165,7 +146,7 @@ def audit(
     for label, count in (
         ("copies", len(found.duplicates)),
         ("likely wrong labels", len(found.wrong_labels)),
-        ("under two names", len(found.two_names)),
+        ("one person, two names", len(found.two_names)),
         ("people of the test set", len(found.in_test)),
         ("copies of test photos", len(found.copies_in_test)),
         (f"people with under {few} photos", len(found.few)),
@@ -174,4 +155,4 @@ def audit(
         typer.echo(f"{label:<28} {count:>8,}")
     for note in found.notes:
         typer.echo(f"  {note}")
-    typer.echo(f"Look at {out / 'report.html'}; leave out what {out / 'exclude.txt'} names (train --exclude)")
+    typer.echo(f"Report: {out / 'report.html'}; list for train --exclude: {out / 'exclude.txt'}")

@@ -1,4 +1,4 @@
-"""sphereface demo: see A-Softmax work, and see why, on a bare machine."""
+"""sphereface demo: A-Softmax against its rivals on synthetic faces, with pictures."""
 
 import json
 import os
@@ -8,17 +8,19 @@ from typing import Any
 
 import typer
 
+from sphereface.cli.options import AsJson
+
 
 def demo(
     out: Path = typer.Option(Path("demo"), help="Folder for report.html."),
-    quick: bool = typer.Option(False, help="Less of everything: two minutes instead of ten."),
-    seed: int = typer.Option(0, help="Same seed, same result."),
-    workers: int = typer.Option(os.cpu_count() or 1, min=1, help="Processes that draw faces."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+    quick: bool = typer.Option(False, help="Fewer people and steps: two minutes instead of ten."),
+    seed: int = typer.Option(0, help="Seed of training."),
+    workers: int = typer.Option(os.cpu_count() or 1, min=1, help="Number of processes that draw faces."),
+    as_json: AsJson = False,
 ) -> None:
-    """Train five losses on synthetic faces and test them on people never seen.
+    """Train five losses on synthetic faces and test them on people outside the training set.
 
-    Needs no data and no GPU. Ctrl-C leaves a report of what is known by then. Example: sphereface demo --quick
+    Needs no data and no GPU. Ctrl-C leaves a report of the results so far. Example: sphereface demo --quick
     """
     from sphereface.cli.progress import bars
     from sphereface.experiments.demo import run_demo
@@ -32,7 +34,7 @@ def demo(
 
 
 def tell(found: Mapping[str, Any], page: Path, *, as_json: bool) -> None:
-    """Print what a demo found as a table or as one JSON object, and where its report is."""
+    """Print the result of a demo as a table or as one JSON object, with the path of its report."""
     if as_json:
         typer.echo(json.dumps({**found, "report": str(page)}))
         return

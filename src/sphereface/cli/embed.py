@@ -1,35 +1,32 @@
-"""sphereface embed: faces to features on disk."""
+"""sphereface embed: features of faces, in files."""
 
 import json
-import os
 import time
 from pathlib import Path
 
 import typer
 
-from sphereface.choices import Engine, FeatureRule, Missing
+from sphereface.choices import Missing
+from sphereface.cli import options
+from sphereface.cli.output import say
 
 
 def embed(
     faces: Path = typer.Argument(help="Aligned faces, in any format that `data convert` reads."),
-    out: Path = typer.Argument(help="Folder of features: new, empty, or an unfinished run of the same command."),
-    model: Path = typer.Option(..., help="A .safetensors of ours, or any .onnx with a card."),
-    feature_rule: FeatureRule | None = typer.Option(
-        None, help="Image and mirror image concatenated (the paper) or summed, or the image alone; else the card's."
-    ),
-    part: str = typer.Option("1/1", help="Only part i of n, such as 2/8: for n machines. All go to OUT."),
-    batch: int = typer.Option(16, min=1, help="Faces that go through the network together."),
-    engine: Engine = typer.Option("auto", help="auto: onnxruntime, or torch for another --device."),
-    device: str = typer.Option("cpu", help="cpu, cuda, cuda:1."),
-    threads: int | None = typer.Option(None, min=1, help="Of the network; else one a core."),
-    workers: int = typer.Option(
-        min(4, os.cpu_count() or 1), min=0, help="Threads that read ahead; features do not depend on it."
-    ),
-    missing: Missing = typer.Option("fail", help="Images that cannot be read: skip lists them in the manifest."),
-    root: Path | None = typer.Option(None, help="Where the paths of a list begin."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+    out: Path = typer.Argument(help="Folder of the features: new, empty, or an unfinished run of the same command."),
+    model: Path = typer.Option(..., help=options.MODEL),
+    feature_rule: options.FeatureRule = None,
+    part: str = typer.Option("1/1", help="Part i of n, such as 2/8, for n machines; all write to OUT."),
+    batch: options.Batch = 16,
+    engine: options.Engine = "auto",
+    device: options.Device = "cpu",
+    threads: options.Threads = None,
+    workers: int = typer.Option(min(4, options.CORES), min=0, help=options.READERS),
+    missing: Missing = typer.Option("fail", help="Unreadable images: skip lists them in the manifest."),
+    root: options.Root = None,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Embed a set of faces; run it again after an interruption, and it goes on.
+    """Embed a set of faces; the same command continues an interrupted run.
 
     Example: sphereface embed lfw-112x96 lfw-features --model model.safetensors
     """
@@ -44,18 +41,14 @@ def embed(
     with bars() as begin:
         folder, made = embed_set(
             faces, out, embedder, root=root, part=share, batch=batch, workers=workers,
-            missing=missing, say=lambda note: typer.echo(note, err=True),
-            progress=begin("embedding faces"),
+            missing=missing, say=say, progress=begin("embedding faces"),
         )  # fmt: skip
     if as_json:
-        result = {"folder": str(folder), "faces": made.count, "dimension": made.dimension, "part": str(made.part)}
-        result |= {
-            "feature_rule": made.card.feature_rule,
-            "engine": made.engine,
-            "model": made.model,
-            "data": made.data,
-        }
-        result |= {"unreadable": made.unreadable, "seconds": round(time.perf_counter() - start, 1)}
+        result = {
+            "folder": str(folder), "faces": made.count, "dimension": made.dimension, "part": str(made.part),
+            "feature_rule": made.card.feature_rule, "engine": made.engine, "model": made.model, "data": made.data,
+            "unreadable": made.unreadable, "seconds": round(time.perf_counter() - start, 1),
+        }  # fmt: skip
         typer.echo(json.dumps(result))
         return
     left_out = f"; {len(made.unreadable):,} images left out, listed in its manifest" if made.unreadable else ""

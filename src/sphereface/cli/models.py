@@ -1,47 +1,43 @@
-"""sphereface models: the files of models, and what their cards say."""
+"""sphereface models: model files and their cards."""
 
 import json
-import os
 from pathlib import Path
 
 import typer
 
 from sphereface.choices import Missing, Weigh
+from sphereface.cli import options
+from sphereface.cli.output import say
 from sphereface.errors import UserError
 
-app = typer.Typer(no_args_is_help=True, help="Model files and their cards.")
-
-
-@app.callback()
-def models() -> None:
-    """Model files and their cards."""
+app = typer.Typer(no_args_is_help=True, help="Calibrate model files and show their cards.")
 
 
 @app.command()
 def calibrate(
-    model: Path = typer.Argument(help="A .safetensors of ours, or any .onnx with a card."),
-    faces: Path = typer.Argument(help="Aligned faces in any format, or what `sphereface embed` made of them."),
+    model: Path = typer.Argument(help=options.MODEL),
+    faces: Path = typer.Argument(help="Aligned faces in any format, or a folder that `sphereface embed` wrote."),
     far: list[float] | None = typer.Option(
-        None, help="False accept rate of two faces; again for more. Else those of 1e-2 ... 1e-6 that the people show."
+        None, help="False accept rate; may be repeated. Default: those of 1e-2 ... 1e-6 that the set can measure."
     ),
     fpir: list[float] | None = typer.Option(
-        None, help="Rate of strangers who find somebody in a gallery; again for more. Else 0.1 and 0.01."
+        None, help="False positive identification rate of a gallery; may be repeated. Default: 0.1 and 0.01."
     ),
     gallery_size: list[int] | None = typer.Option(
-        None, min=1, help="People in a gallery, to calibrate searches; again for more."
+        None, min=1, help="Number of people in a gallery, to calibrate searches; may be repeated."
     ),
-    out: Path | None = typer.Option(None, help="Write a calibrated copy there; else the model file itself changes."),
-    weigh: Weigh = typer.Option("people", help="Every two people have the same say, or every two of their photos."),
-    measured_on: str = typer.Option("", help="What the card calls these people; else the name of their folder."),
-    rounds: int = typer.Option(1000, min=2, help="Draws of people for the intervals."),
-    seed: int = typer.Option(0, min=0, help="Of the draws."),
-    batch: int = typer.Option(16, min=1, help="Faces that go through the network together."),
-    threads: int | None = typer.Option(None, min=1, help="Of the network; else one a core."),
-    workers: int = typer.Option(min(4, os.cpu_count() or 1), min=0, help="Threads that read faces ahead."),
-    missing: Missing = typer.Option("fail", help="Images that cannot be read: skip leaves them out, and says so."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+    out: Path | None = typer.Option(None, help="File for a calibrated copy; default: change the model file."),
+    weigh: Weigh = typer.Option("people", help="Equal weight for every pair of people, or for every pair of photos."),
+    measured_on: str = typer.Option("", help="Name of the set in the card; default: the name of its folder."),
+    rounds: options.Rounds = 1000,
+    seed: options.Seed = 0,
+    batch: options.Batch = 16,
+    threads: options.Threads = None,
+    workers: int = typer.Option(min(4, options.CORES), min=0, help=options.READERS),
+    missing: Missing = typer.Option("fail", help="Unreadable images: skip leaves them out, with a note."),
+    as_json: options.AsJson = False,
 ) -> None:
-    """Measure thresholds for stated rates on people of your own, and write them into the model's card.
+    """Measure thresholds for given error rates on your own people, and write them into the model's card.
 
     Example: sphereface models calibrate model.safetensors our-people --far 1e-3 --fpir 0.01 --gallery-size 100
     """
@@ -50,13 +46,12 @@ def calibrate(
     from sphereface.evaluation.calibration.model import calibrate_model
 
     if fpir and not gallery_size:
-        raise UserError("--fpir is of a gallery; name its size, such as --gallery-size 100")
+        raise UserError("--fpir without --gallery-size; wanted the size of the gallery, such as --gallery-size 100")
     with bars() as begin:
         found, card = calibrate_model(
             model, faces, out=out, fars=far or None, fpirs=fpir or FPIRS, gallery_sizes=gallery_size or (),
             weigh=weigh, measured_on=measured_on, rounds=rounds, seed=seed, batch=batch, threads=threads,
-            workers=workers, missing=missing, say=lambda note: typer.echo(note, err=True),
-            begin=begin,
+            workers=workers, missing=missing, say=say, begin=begin,
         )  # fmt: skip
     written = out or model
     if as_json:
@@ -66,11 +61,8 @@ def calibrate(
 
 
 @app.command()
-def card(
-    model: Path = typer.Argument(help="A .safetensors of ours, or any .onnx with a card."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
-) -> None:
-    """Show what a model's card says: its faces, its features, its thresholds and licences.
+def card(model: Path = typer.Argument(help=options.MODEL), as_json: options.AsJson = False) -> None:
+    """Show a model's card: its faces, features, thresholds and licences.
 
     Example: sphereface models card model.safetensors
     """

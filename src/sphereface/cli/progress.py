@@ -1,4 +1,4 @@
-"""Progress bars on standard error, so that standard output stays for results."""
+"""Progress bars on standard error; standard output is for results only."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class Bars:
-    """One bar after another; plain lines where there is no terminal."""
+    """A bar for each step of a job; plain lines if standard error is not a terminal."""
 
     def __init__(self, bars: "rich.progress.Progress", console: "Console") -> None:
         self._bars, self._console = bars, console
 
     def __call__(self, step: str) -> Progress:
-        """A bar for one step of the work."""
+        """Start the bar of one step."""
         if not self._console.is_terminal:
             self._console.print(step, highlight=False, soft_wrap=True)
         task = self._bars.add_task(step, total=None)
@@ -27,14 +27,12 @@ class Bars:
 
 @contextmanager
 def bars() -> Iterator[Bars]:
-    """Bars that vanish from the terminal's cursor when the work ends, however it ends."""
+    """Bars that release the terminal when the job ends, also by an error."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description:<32}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     progress = Progress(*columns, console=console, disable=not console.is_terminal)
-    with (
-        progress if console.is_terminal else nullcontext()
-    ):  # before rich 15, bars that are not shown end in a blank line
+    with progress if console.is_terminal else nullcontext():  # before rich 15, hidden bars end in a blank line
         yield Bars(progress, console)

@@ -1,28 +1,29 @@
-"""sphereface reproduce: run an experiment again, whole."""
+"""sphereface reproduce: run a published experiment of this project again."""
 
 import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="Run an experiment again, whole.")
+from sphereface.cli.options import AsJson
+from sphereface.cli.output import say, write_result
 
-
-@app.callback()
-def reproduce() -> None:
-    """Run an experiment again, whole."""
+app = typer.Typer(no_args_is_help=True, help="Run an experiment of `results/` again.")
+QUICK = "A tiny version, as a check that it runs."
+DRAWERS = "Number of processes that draw faces."
 
 
 @app.command()
 def synthetic(
     out: Path = typer.Option(Path("runs/synthetic"), help="Folder for demo.md and demo.json."),
-    quick: bool = typer.Option(False, help="A tiny version, to see that it runs."),
-    workers: int = typer.Option(os.cpu_count() or 1, min=1, help="Processes that draw faces."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+    quick: bool = typer.Option(False, help=QUICK),
+    workers: int = typer.Option(os.cpu_count() or 1, min=1, help=DRAWERS),
+    as_json: AsJson = False,
 ) -> None:
-    """A-Softmax against softmax on synthetic faces: rate search, three seeds, paired intervals; half an hour.
+    """A-Softmax against softmax on synthetic faces: search for learning rates, three seeds, intervals; half an hour.
 
     Example: sphereface reproduce synthetic --out results
     """
@@ -32,31 +33,23 @@ def synthetic(
     tiny = Scale(
         people=8, photos=6, test_people=40, test_photos=4, held_out_people=10, distractors=20, pairs=200, steps=3
     )
-    study = run_study(
-        tiny if quick else FULL,
-        workers=workers,
-        rounds=20 if quick else 500,
-        say=lambda line: typer.echo(line, err=True),
-    )
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "demo.md").write_text(as_markdown(study))
-    (out / "demo.json").write_text(json.dumps(study.as_json(), indent=2) + "\n")
-    typer.echo(json.dumps(study.as_json()) if as_json else as_markdown(study))
+    study = run_study(tiny if quick else FULL, workers=workers, rounds=20 if quick else 500, say=say)
+    _finish(out, "demo", study.as_json(), as_markdown(study), as_json=as_json)
 
 
 @app.command()
 def difficulty(
-    workers: int = typer.Option(os.cpu_count() or 1, min=1, help="Processes that draw faces."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+    workers: int = typer.Option(os.cpu_count() or 1, min=1, help=DRAWERS),
+    as_json: AsJson = False,
 ) -> None:
-    """How hard the synthetic faces are for softmax alone.
+    """Difficulty of the synthetic faces: accuracy of softmax.
 
     Example: sphereface reproduce difficulty
     """
     from sphereface.experiments.difficulty import run_difficulty
     from sphereface.experiments.openset import FULL
 
-    found = run_difficulty(FULL, workers=workers, say=lambda line: typer.echo(line, err=True))
+    found = run_difficulty(FULL, workers=workers, say=say)
     if as_json:
         typer.echo(json.dumps(found._asdict()))
     else:
@@ -67,14 +60,14 @@ def difficulty(
 def real_faces(
     faces: Path = typer.Argument(help="Folder with train/, lfw-dev/, pairsDevTrain.txt and pairsDevTest.txt."),
     out: Path = typer.Option(Path("runs/real-faces"), help="Folder for real-faces.md and real-faces.json."),
-    runs: Path = typer.Option(Path("runs/real-faces"), help="Folder of the runs; a second call goes on there."),
-    aligned: Path | None = typer.Option(None, help="The photos of lfw-dev, already aligned; else this aligns them."),
+    runs: Path = typer.Option(Path("runs/real-faces"), help="Folder of the runs; the same command continues them."),
+    aligned: Path | None = typer.Option(None, help="Folder of the aligned photos of lfw-dev; default: align them."),
     full_width: bool = typer.Option(True, help="Also one pair of runs at full width; half of the time."),
-    jobs: int = typer.Option(2, min=1, help="Runs at a time; they share the cores."),
-    quick: bool = typer.Option(False, help="A tiny version, to see that it runs."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+    jobs: int = typer.Option(2, min=1, help="Number of runs at a time, which share the cores."),
+    quick: bool = typer.Option(False, help=QUICK),
+    as_json: AsJson = False,
 ) -> None:
-    """A-Softmax against softmax on real faces, tested on view 1 of LFW; hours on a laptop, and it can be resumed.
+    """A-Softmax against softmax on real faces, tested on view 1 of LFW; hours on a laptop; can be continued.
 
     Example: sphereface reproduce real-faces faces --out results
     """
@@ -82,29 +75,22 @@ def real_faces(
     from sphereface.experiments.real_faces_page import as_markdown
 
     plan = QUICK if quick else FULL
-    done = compare(
-        faces,
-        runs,
-        plan if full_width else replace(plan, full_width=None),
-        aligned=aligned,
-        jobs=jobs,
-        say=lambda line: typer.echo(line, err=True),
-    )
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "real-faces.md").write_text(as_markdown(done))
-    (out / "real-faces.json").write_text(json.dumps(done.as_json(), indent=2) + "\n")
-    typer.echo(json.dumps(done.as_json()) if as_json else as_markdown(done))
+    plan = plan if full_width else replace(plan, full_width=None)
+    done = compare(faces, runs, plan, aligned=aligned, jobs=jobs, say=say)
+    _finish(out, "real-faces", done.as_json(), as_markdown(done), as_json=as_json)
 
 
 @app.command()
 def planted_bias(
     out: Path = typer.Option(Path("runs/planted-bias"), help="Folder for planted-bias.md and planted-bias.json."),
-    runs: Path = typer.Option(Path("runs/planted-bias"), help="Folder of faces and models; a second call goes on."),
-    quick: bool = typer.Option(False, help="A tiny version, to see that it runs."),
-    workers: int = typer.Option(os.cpu_count() or 1, min=1, help="Processes that draw faces."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+    runs: Path = typer.Option(
+        Path("runs/planted-bias"), help="Folder of faces and models; the same command continues."
+    ),
+    quick: bool = typer.Option(False, help=QUICK),
+    workers: int = typer.Option(os.cpu_count() or 1, min=1, help=DRAWERS),
+    as_json: AsJson = False,
 ) -> None:
-    """Starve one group of synthetic people in training, and see whether `--groups` finds it; a quarter of an hour.
+    """Train with few people of one of two groups, and test that `--groups` finds it; a quarter of an hour.
 
     Example: sphereface reproduce planted-bias --out results
     """
@@ -114,7 +100,9 @@ def planted_bias(
 
     with bars() as begin:
         done = run_planted(QUICK if quick else FULL, runs, workers=workers, begin=begin)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "planted-bias.md").write_text(as_markdown(done))
-    (out / "planted-bias.json").write_text(json.dumps(done.as_json(), indent=2) + "\n")
-    typer.echo(json.dumps(done.as_json()) if as_json else as_markdown(done))
+    _finish(out, "planted-bias", done.as_json(), as_markdown(done), as_json=as_json)
+
+
+def _finish(out: Path, name: str, result: dict[str, Any], page: str, *, as_json: bool) -> None:
+    write_result(out, name, result, page)
+    typer.echo(json.dumps(result) if as_json else page)

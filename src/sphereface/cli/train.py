@@ -1,4 +1,4 @@
-"""sphereface train: from faces and a recipe to a model."""
+"""sphereface train: train a model on faces by a recipe."""
 
 import json
 import os
@@ -9,10 +9,11 @@ from pathlib import Path
 import typer
 
 from sphereface.choices import Missing
+from sphereface.cli.options import AsJson
 
 
 def list_recipes(wanted: bool) -> None:
-    """Print the recipes, with what each is for, and leave."""
+    """Print the recipes with their descriptions, and exit."""
     if wanted:
         from sphereface.training.recipes import RECIPES
 
@@ -23,35 +24,35 @@ def list_recipes(wanted: bool) -> None:
 
 
 def train(
-    faces: Path = typer.Option(
-        ..., "--faces", "--data", help="Aligned faces, in any format that `data convert` reads."
-    ),
+    faces: Path = typer.Option(..., "--faces", "--data", help="Aligned faces in any format that `data convert` reads."),
     out: Path = typer.Option(..., help="Folder of the run: model, checkpoints, log, report."),
-    recipe: str = typer.Option("small", help="A recipe's name (--recipes lists them) or a .toml file."),
-    model: str | None = typer.Option(None, help="Another network than the recipe's."),
-    loss: str | None = typer.Option(None, help="Another loss, at its own defaults."),
-    steps: int | None = typer.Option(None, min=1, help="Another length; rates and annealing are stretched with it."),
-    batch: int | None = typer.Option(None, min=1, help="Another global batch."),
-    lr: float | None = typer.Option(None, help="Another learning rate."),
-    width: float | None = typer.Option(None, help="Another width of the network."),
-    seed: int | None = typer.Option(None, min=0, help="Another seed."),
+    recipe: str = typer.Option("small", help="Name of a recipe (--recipes lists them) or a .toml file."),
+    model: str | None = typer.Option(None, help="Network; default: the recipe's."),
+    loss: str | None = typer.Option(None, help="Loss, with its default options; default: the recipe's."),
+    steps: int | None = typer.Option(None, min=1, help="Number of steps; milestones and annealing scale with it."),
+    batch: int | None = typer.Option(None, min=1, help="Global batch size."),
+    lr: float | None = typer.Option(None, help="Learning rate."),
+    width: float | None = typer.Option(None, help="Width of the network."),
+    seed: int | None = typer.Option(None, min=0, help="Seed of the run."),
     checkpoint_every: int | None = typer.Option(None, min=1, help="Steps between checkpoints."),
-    validation_people: int | None = typer.Option(None, min=0, help="People set aside to validate on."),
+    validation_people: int | None = typer.Option(None, min=0, help="Number of people held out for validation."),
     validate_every: int | None = typer.Option(None, min=0, help="Steps between validations; 0: at the end."),
-    pairs: Path | None = typer.Option(None, help="Pairs to validate on, instead of people set aside."),
-    pairs_faces: Path | None = typer.Option(None, help="Where the aligned faces of --pairs lie."),
-    init: Path | None = typer.Option(None, help="Start from this model: --recipe finetune."),
-    exclude: Path | None = typer.Option(None, help="List of people and images to leave out, as `data audit` writes."),
-    missing: Missing = typer.Option("fail", help="Images that cannot be read."),
-    resume: bool = typer.Option(False, "--resume", help="Go on with the newest whole checkpoint, if there is one."),
-    device: str = typer.Option("auto", help="auto, cpu, cuda, cuda:1."),
-    workers: int = typer.Option(2, min=0, help="Processes that load faces."),
-    tensorboard: bool = typer.Option(False, "--tensorboard", help="Also write OUT/tensorboard."),
-    preview: bool = typer.Option(False, "--preview", help="Only draw rate, lambda and margin: OUT/preview.html."),
+    pairs: Path | None = typer.Option(None, help="List of pairs for validation, instead of held-out people."),
+    pairs_faces: Path | None = typer.Option(None, help="Folder of the aligned faces of --pairs."),
+    init: Path | None = typer.Option(None, help="Model to start from, for --recipe finetune."),
+    exclude: Path | None = typer.Option(None, help="List of people and images to leave out, as of `data audit`."),
+    missing: Missing = typer.Option("fail", help="Unreadable images: skip leaves them out."),
+    resume: bool = typer.Option(False, "--resume", help="Continue from the newest complete checkpoint, if any."),
+    device: str = typer.Option("auto", help="Device: auto, cpu, cuda, cuda:1."),
+    workers: int = typer.Option(2, min=0, help="Number of processes that load faces."),
+    tensorboard: bool = typer.Option(False, "--tensorboard", help="Also write a TensorBoard log to OUT/tensorboard."),
+    preview: bool = typer.Option(
+        False, "--preview", help="Plot learning rate, lambda and margin in OUT/preview.html, and exit."
+    ),
     _recipes: bool = typer.Option(False, "--recipes", is_eager=True, callback=list_recipes, help="List the recipes."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on standard output."),
+    as_json: AsJson = False,
 ) -> None:
-    """Train a network. Ctrl-C saves a checkpoint and a report; --resume goes on from there, bit for bit.
+    """Train a network. Ctrl-C saves a checkpoint and a report; --resume continues from there, bit for bit.
 
     Example: sphereface train --faces faces --out runs/first --loss a_softmax --validation-people 30
     """
@@ -75,8 +76,8 @@ def train(
         return
     if resume and is_finished(out):
         done = {"outcome": "finished", "model": str(out / MODEL)}
-        if os.environ.get("RANK", "0") == "0":  # one of several processes speaks for all
-            typer.echo(json.dumps(done) if as_json else f"{out} is finished already")
+        if os.environ.get("RANK", "0") == "0":  # only rank 0 prints
+            typer.echo(json.dumps(done) if as_json else f"{out} is already finished")
         return
     place = Place(
         faces=faces, out=out, device=device, workers=workers, resume=resume, init=init, exclude=exclude, pairs=pairs,
@@ -86,8 +87,8 @@ def train(
     trained = run(config, place)
     first = parallel.rank() == 0
     parallel.end()
-    if not first:
-        return  # one of several processes speaks for all
+    if not first:  # only rank 0 prints
+        return
     if as_json:
         typer.echo(json.dumps({**trained.as_dict(), "report": str(out / "report.html")}))
     elif trained.outcome == "finished":

@@ -1,1 +1,1 @@
-"""Where faces come from."""
+"""Sets of photos and faces: formats, test lists, alignment and synthetic faces."""

@@ -1,4 +1,4 @@
-"""The manifest of a set of faces: how they were made, so that nobody trains or tests on photos, or aligns faces twice.
+"""The manifest of a set of faces: how they were made, so that photos are not taken for faces or faces aligned twice.
 
 It lies in a folder as `manifest.json`, and beside a file `set.rec` as `set.rec.manifest.json`.
 """
@@ -19,8 +19,7 @@ from sphereface.faces.images import inspect
 from sphereface.faces.warp import CROPS
 
 NAME = "manifest.json"
-LOOKS = 32  # faces whose size is looked at where there is no manifest
-ALIGN = "make faces of photos first: sphereface data align SRC DST"
+LOOKS = 32  # faces to check for their size where there is no manifest
 
 
 class SetManifest(Record):
@@ -48,7 +47,7 @@ class SetManifest(Record):
 
 
 def manifest_path(data: Path, *, is_folder: bool | None = None) -> Path:
-    """Where the manifest of a set lies; `is_folder` is for sets that are not there yet."""
+    """The path of a set's manifest; `is_folder` states the kind of a set that does not exist yet."""
     return data / NAME if (data.is_dir() if is_folder is None else is_folder) else data.with_name(f"{data.name}.{NAME}")
 
 
@@ -65,13 +64,13 @@ def read_manifest(data: Path) -> SetManifest | None:
 
 
 def write_manifest(data: Path, manifest: SetManifest) -> None:
-    """Lay a manifest into a folder, or beside a file; it is there whole or not at all."""
+    """Write a manifest into a folder, or beside a file, atomically."""
     with whole_file(manifest_path(data)) as file:
         file.write(manifest.model_dump_json(indent=2).encode() + b"\n")
 
 
 def require_faces(data: Path, faces: FaceSet, wanted: Alignment) -> str | None:
-    """Raise unless a set holds faces as wanted; returns a line to show where that was judged by size alone.
+    """Raise unless a set holds faces of the wanted alignment; returns a note where only their size was checked.
 
     Faces of crop 112x112 serve where 112x96 is wanted: their columns 8:104 are that crop.
     """
@@ -92,10 +91,9 @@ def require_photos(data: Path) -> None:
     """Raise if a set already holds aligned faces: a second alignment would spoil them."""
     manifest = read_manifest(data)
     if manifest is not None:
-        raise ContractMismatch(
-            f"{data}: these are faces already, template {manifest.alignment.template}, crop {manifest.alignment.crop}; "
-            "aligning them again would spoil them: use them as they are, or start from the photos"
-        )
+        found = f"faces already, template {manifest.alignment.template}, crop {manifest.alignment.crop}"
+        advice = "use them as they are, or start from the photos"
+        raise ContractMismatch(f"{data}: {found}; aligning them again would spoil them: {advice}")
 
 
 def _judge_by_size(data: Path, faces: FaceSet, wanted: Alignment) -> str:
@@ -105,11 +103,12 @@ def _judge_by_size(data: Path, faces: FaceSet, wanted: Alignment) -> str:
         try:
             header = inspect(read_image(faces, index), source=faces.paths[index])
         except UnreadableImage:
-            continue  # whoever reads it will say so
+            continue  # reading it raises the error
         if (header.height, header.width) not in accepted:
             raise ContractMismatch(
                 f"{data}: {faces.paths[index]} is {header.height} pixels high and {header.width} wide, "
-                f"wanted {' or '.join(f'{h} and {w}' for h, w in sorted(accepted))}; {ALIGN}"
+                f"wanted {' or '.join(f'{h} and {w}' for h, w in sorted(accepted))}; "
+                "make faces of photos first: sphereface data align SRC DST"
             )
     return (
         f"{data} has no manifest: taken for faces of template {wanted.template} by their size alone "

@@ -1,4 +1,4 @@
-"""What people and their photos are called, in every format: safe names, made-up names, and names taken from folders."""
+"""Names of people and their images in every format: safe names, generated names, and names taken from folders."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -9,9 +9,9 @@ from typing import overload
 from sphereface.arrays import Int64
 from sphereface.errors import DataFormatError
 
-LABELS = 1 << 24  # as many as a record file tells apart: its labels are float32, exact up to here
+LABELS = 1 << 24  # the limit of record files: their labels are float32, exact up to here
 
-# Control characters break lists of lines, backslashes and drives mean folders elsewhere, lone surrogates are no text.
+# Control characters break lists of lines, backslashes and drives are folders on Windows, lone surrogates have no UTF-8.
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]|^[A-Za-z]:")
 
 _SIGNATURES = (
@@ -25,7 +25,7 @@ IMAGE_ENDINGS = tuple(ending for _, ending in _SIGNATURES)
 
 
 class Names(Sequence[str]):
-    """Names that are made when asked for, so that millions of them, or one huge label, cost nothing."""
+    """Names made on access, so that millions of them, or one huge label, take no memory."""
 
     def __init__(self, count: int, make: Callable[[int], str]) -> None:
         self._count = count
@@ -43,7 +43,7 @@ class Names(Sequence[str]):
         return self._make(places) if isinstance(places, int) else [self._make(place) for place in places]
 
     def at(self, places: Int64) -> "Names":
-        """The names at some places; these, too, are made when asked for."""
+        """The names at some places, also made on access."""
         return Names(len(places), partial(_placed, self, places))
 
     def __eq__(self, other: object) -> bool:
@@ -57,17 +57,15 @@ class Names(Sequence[str]):
 
 
 def is_safe(name: str) -> bool:
-    """Whether a path within a set stays below its folder on every system."""
+    """True if a path within a set stays below its folder on every system."""
     return not _UNSAFE.search(name) and not any(part in ("", ".", "..") for part in name.split("/"))
 
 
 def checked(name: str, source: object) -> str:
-    """A path within a set, if it is safe; `source` says in errors where it stood."""
+    """A path within a set, if it is safe; `source` names its list or file in the error."""
     if not is_safe(name):
-        raise DataFormatError(
-            f"{source}: the name {name[:200]!r}; wanted a path such as person/photo.jpg, relative, "
-            "without '..', backslashes or control characters"
-        )
+        wanted = "a relative path such as person/photo.jpg, without '..', backslashes or control characters"
+        raise DataFormatError(f"{source}: the name {name[:200]!r}; wanted {wanted}")
     return name
 
 
@@ -78,13 +76,20 @@ def checked_person(name: str, source: object) -> str:
     return checked(name, source)
 
 
+def checked_line(name: str, source: object) -> str:
+    """A path within a set, if it is safe and a line of a list can hold it."""
+    if name != name.strip():
+        raise DataFormatError(f"{source}: the name {name!r}; a list of lines cannot hold a space at its ends")
+    return checked(name, source)
+
+
 def placed(person: str, path: str) -> str:
-    """Where an image stands in a folder for each person: its own path, if that begins with the person."""
+    """The path of an image in a folder per person: its own path, if that begins with the person."""
     return path if path.startswith(f"{person}/") else f"{person}/{path}"
 
 
 def suffix_of(image: bytes, *, otherwise: str = ".jpg") -> str:
-    """The ending that fits the first bytes of an image; what is none keeps its place among them under `otherwise`."""
+    """The file ending for the first bytes of an image, or `otherwise` for an unknown image format."""
     return next((suffix for signature, suffix in _SIGNATURES if signature.match(image)), otherwise)
 
 
@@ -94,7 +99,7 @@ def numbers(count: int) -> Sequence[str]:
 
 
 def known_people(names: dict[int, str], count: int) -> Sequence[str]:
-    """People by label; a label of which there is no image, and so no name, is called `label-7`."""
+    """People by label; a label without images, and so without a name, is called `label-7`."""
     if len(names) == count:
         return [names[label] for label in range(count)]
     return Names(count, partial(_known, names))
@@ -103,7 +108,7 @@ def known_people(names: dict[int, str], count: int) -> Sequence[str]:
 def people_by_folder(paths: Sequence[str], labels: Int64, *, count: int | None = None) -> Sequence[str]:
     """Each label's name: its images' folder if every person has one of their own, else the label's number.
 
-    `count` is the number of people where it is known; else the largest label decides.
+    `count` is the number of people; by default the largest label plus one.
     """
     count = int(labels.max(initial=-1)) + 1 if count is None else count
     names: dict[int, str] = {}

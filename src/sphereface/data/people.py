@@ -1,4 +1,4 @@
-"""Sets of photos or faces of named people: what every format offers, and the plainest one, a folder for each person."""
+"""Sets of photos or faces of named people: the interface of all formats, and the simplest one, a folder per person."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
 
 
 class FaceSet(Protocol):
-    """Encoded images of people in a fixed order; it can be sent to another process, and reads from there too."""
+    """Encoded images of people in a fixed order; it can be pickled and read in another process."""
 
     @property
     def people(self) -> Sequence[str]:
@@ -22,33 +22,29 @@ class FaceSet(Protocol):
 
     @property
     def labels(self) -> Int64:
-        """Whose image each one is, (N,)."""
+        """The label of each image, (N,)."""
 
     @property
     def paths(self) -> Sequence[str]:
-        """What each image is called within the set: `person/photo.jpg`, with slashes on every system."""
+        """The name of each image within the set: `person/photo.jpg`, with slashes on every system."""
 
     def read(self, index: int) -> bytes:
-        """The image's encoded bytes; `data.reading` has one error for whatever is wrong with one image."""
+        """The image's encoded bytes; `data.reading` turns every error into `UnreadableImage`."""
 
 
 def find_images(root: Path) -> tuple[list[str], list[str]]:
-    """The images below a folder, in sorted order as `a/b.jpg`, and the other files, which a caller should name.
+    """The images below a folder, in sorted order as `a/b.jpg`, and the other files, for the caller to report.
 
-    Hidden files and folders belong to neither.
+    Hidden files and folders are in neither.
     """
     if not root.is_dir():
         raise DataFormatError(f"{root}: no such folder")
-    images: list[str] = []
-    others: list[str] = []
-    for path in _walk(root):
-        name = path.relative_to(root).as_posix()
-        (images if path.suffix.lower() in SUFFIXES else others).append(name)
-    return sorted(images), sorted(others)
+    files = sorted((path.relative_to(root).as_posix(), path.suffix.lower() in SUFFIXES) for path in _walk(root))
+    return [name for name, is_image in files if is_image], [name for name, is_image in files if not is_image]
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """The files below a folder; a link to a folder above it is taken for a file: followed, it would never end."""
+    """The files below a folder; a link to a folder above it counts as a file: following it would never end."""
     for path in folder.iterdir():
         if path.name.startswith("."):
             continue
@@ -58,23 +54,33 @@ def _walk(folder: Path) -> Iterator[Path]:
             yield path
 
 
-class PeopleFolder:
-    """One folder a person: `root/NAME/photo.jpg`; a label is the folder's place in sorted order."""
+def label_folders(paths: Sequence[str], source: Path) -> tuple[list[str], Int64]:
+    """The people, and the label of each path `NAME/photo.jpg`: the place of its folder in sorted order."""
+    if not paths:
+        raise DataFormatError(f"{source}: no image in a folder of its person; wanted NAME/photo.jpg in it")
+    owners = [path.split("/", 1)[0] for path in paths]
+    people = sorted(set(owners))
+    places = {name: label for label, name in enumerate(people)}
+    return people, np.array([places[name] for name in owners], dtype=np.int64)
+
+
+class ImageFiles:
+    """Image files, by their paths below a folder."""
+
+    root: Path
+    paths: list[str]
+
+    def read(self, index: int) -> bytes:
+        """The bytes of one file."""
+        return read_bytes(self.root / self.paths[index])
+
+
+class PeopleFolder(ImageFiles):
+    """A folder for each person: `root/NAME/photo.jpg`; a label is the folder's place in sorted order."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
         images, self.ignored = find_images(self.root)
         self.paths = [path for path in images if "/" in path]
         self.ignored += [path for path in images if "/" not in path]
-        owners = [path.split("/", 1)[0] for path in self.paths]
-        self.people = sorted(set(owners))
-        place = {name: label for label, name in enumerate(self.people)}
-        self.labels = np.array([place[name] for name in owners], dtype=np.int64)
-        if not self.paths:
-            raise DataFormatError(
-                f"{self.root}: no image in a folder of its person; wanted {self.root.name}/NAME/photo.jpg"
-            )
-
-    def read(self, index: int) -> bytes:
-        """The bytes of one file."""
-        return read_bytes(self.root / self.paths[index])
+        self.people, self.labels = label_folders(self.paths, self.root)

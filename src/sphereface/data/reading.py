@@ -1,8 +1,8 @@
-"""One way to read a face of any set, one error for an image that cannot be read, and one rule for what happens then.
+"""Reading the faces of any set: one function, one error for unreadable images, and one rule for skipping them.
 
-A set's `read` raises what its format has: a missing file, a bad checksum, a record that is cut off. Here all of these
-are an `UnreadableImage` with the image's path in the set. Opening a set is another matter: what is wrong there is a
-`DataFormatError`, which no rule skips.
+The errors of a set's `read` depend on its format: a missing file, a bad checksum, a truncated record. Here all of these
+become an `UnreadableImage` with the image's path in the set. Errors on opening a set are a `DataFormatError`, which no
+rule skips.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,9 +29,9 @@ class Unreadable(NamedTuple):
 
 
 def read_face(faces: FaceSet, index: int, crop: str | None) -> Image:
-    """One face of a set, decoded and cut to a crop; with None it stays as it is stored.
+    """One face of a set, decoded and cut to a crop; None keeps its stored size.
 
-    Raises `UnreadableImage` for whatever is wrong with this image, and `ContractMismatch` for one of another size.
+    Raises `UnreadableImage` for a missing or damaged image, and `ContractMismatch` for one of another size.
     """
     return decode_face(faces, index, read_image(faces, index), crop)
 
@@ -49,7 +49,7 @@ def decode_face(faces: FaceSet, index: int, data: bytes, crop: str | None) -> Im
     try:
         return _cut(data, crop, "image")
     except (UnreadableImage, ContractMismatch):
-        return _cut(data, crop, faces.paths[index])  # again, for the path: asking for every path may take long
+        return _cut(data, crop, faces.paths[index])  # again, with the path: looking up every path may take long
 
 
 def _cut(data: bytes, crop: str | None, source: str) -> Image:
@@ -64,25 +64,25 @@ def _reason(error: Exception) -> str:
 
 
 def require_missing(missing: Missing) -> None:
-    """Raise for a rule that there is not."""
+    """Raise for an unknown rule."""
     if missing not in get_args(Missing):
         raise UserError(f"missing is {missing!r}; choose 'fail' or 'skip'")
 
 
 @dataclass(frozen=True)
 class Skipping:
-    """The rule at work, image by image: an unreadable one is noted (`skip`), or its error has the advice (`fail`)."""
+    """The rule, applied image by image: `skip` records an unreadable image, `fail` raises its error with the advice."""
 
     missing: Missing
     advice: tuple[object, ...] = ADVICE
-    unreadable: dict[int, Unreadable] = field(default_factory=dict)  # by the caller's key, in the order they came
+    unreadable: dict[int, Unreadable] = field(default_factory=dict)  # by the caller's key, in the order of reading
 
     def __post_init__(self) -> None:
         require_missing(self.missing)
 
     @contextmanager
     def reading(self, key: int) -> Iterator[None]:
-        """Read one image within."""
+        """A context that reads one image."""
         try:
             yield
         except UnreadableImage as error:
@@ -97,7 +97,7 @@ class Skipping:
 
 
 def refusal(unreadable: Sequence[Unreadable], images: str, *advice: object) -> UnreadableImage:
-    """The error where all `images`, such as "200 images", were looked at: the first unreadable one, and how many."""
+    """The error after reading all `images`, such as "200 images": the first unreadable one, and their count."""
     path, reason = unreadable[0]
     others = ", ".join(f"{other} ({why})" for other, why in unreadable[1:NAMED])
     also = f", also {others}" if others else ""

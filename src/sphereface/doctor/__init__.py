@@ -1,4 +1,4 @@
-"""Does it compute here what it should? Checks for one machine, and one block of text to paste into an issue."""
+"""Checks of the computations on one machine, with a block of text to paste into an issue."""
 
 from sphereface.doctor.examination import examine
 from sphereface.doctor.findings import Examination, Finding

@@ -1,4 +1,4 @@
-"""What was checked and what came of it; a check that breaks is a finding like any other."""
+"""Checks and their findings; an error inside a check is a finding too."""
 
 import math
 import time
@@ -6,14 +6,14 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 Verdict = Literal["PASS", "FAIL", "SKIP"]
-FENCE = "```"  # Markdown shows what is between two of these as it is
+FENCE = "```"  # of a block of preformatted text in Markdown
 
 
 class Measured(NamedTuple):
-    """How far apart two ways to compute the same are, how far they may be, and what else is worth knowing."""
+    """The distance between two computations of the same numbers, its limit, and a note."""
 
     value: float
     limit: float
@@ -21,12 +21,12 @@ class Measured(NamedTuple):
 
 
 class Skipped(Exception):
-    """A check that makes no sense here; its text says why."""
+    """A check that does not apply here; the text is the reason."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """Something that can be right or wrong."""
+    """A named check."""
 
     name: str
     run: Callable[[], Measured]
@@ -34,7 +34,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of a check."""
+    """The result of a check."""
 
     name: str
     verdict: Verdict
@@ -49,22 +49,27 @@ class Finding:
         return f"{self.verdict}  {self.name:<28} {numbers:<21}  {self.note}".rstrip()
 
     def as_dict(self) -> dict[str, Any]:
-        """The finding, as JSON takes it: a number that is not finite becomes null."""
+        """The finding for JSON: a number that is not finite becomes null."""
         finite = self.measured is not None and math.isfinite(self.measured)
         return {**asdict(self), "measured": self.measured if finite else None, "seconds": round(self.seconds, 2)}
 
 
+def throw(error: Exception) -> NoReturn:
+    """Raise an error: the body of a check that cannot run."""
+    raise error
+
+
 def find(check: Check) -> Finding:
-    """Make a check; whatever goes wrong in it is its result."""
+    """Run a check; an error inside it is a failure."""
     start = time.perf_counter()
     try:
         value, limit, note = check.run()
     except Skipped as reason:
         return Finding(check.name, "SKIP", note=str(reason))
-    except Exception as error:  # noqa: BLE001 - the other checks must be made, and this one's end is what was asked for
+    except Exception as error:  # noqa: BLE001 - any error is a finding, and the other checks follow
         note = f"{one_line(error)} ({type(error).__name__} in {_place(error)})"
         return Finding(check.name, "FAIL", note=note, seconds=time.perf_counter() - start)
-    verdict: Verdict = "PASS" if value <= limit else "FAIL"  # which NaN is not
+    verdict: Verdict = "PASS" if value <= limit else "FAIL"  # NaN fails
     return Finding(check.name, verdict, value, limit, note, time.perf_counter() - start)
 
 
@@ -78,11 +83,11 @@ class Examination:
     seconds: float
 
     def count(self, verdict: Verdict) -> int:
-        """How many findings have a verdict."""
+        """The number of findings with a verdict."""
         return sum(finding.verdict == verdict for finding in self.findings)
 
     def block(self) -> str:
-        """Everything, to paste into an issue."""
+        """Machine and findings as text to paste into an issue."""
         wide = max(map(len, self.machine), default=0)
         return "\n".join([
             FENCE,
@@ -97,7 +102,7 @@ class Examination:
         ])  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, as JSON takes it."""
+        """Machine and findings for JSON."""
         return {
             "device": self.device,
             "machine": dict(self.machine),
@@ -110,7 +115,7 @@ class Examination:
 
 
 def one_line(error: BaseException) -> str:
-    """The line of an error that says most: the last, where it is a traceback from another process."""
+    """The most informative line of an error: the last of a traceback from another process, else the first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return "broken"
@@ -118,6 +123,6 @@ def one_line(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Where an error was raised, without the folders of whoever it happened to."""
+    """File name and line of an error, without folders, which may name a user."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{Path(last.filename).name}:{last.lineno}"

@@ -1,4 +1,4 @@
-"""The device against the truth: the same network, losses and steps of training in float64 on the CPU."""
+"""The device against a reference: the same network, losses and steps of training in float64 on the CPU."""
 
 import copy
 import math
@@ -17,6 +17,7 @@ from sphereface.models.inputs import to_input
 from sphereface.models.spherefacenet import HEIGHT, WIDTH
 from sphereface.training.config import ANNEALED, AnnealingConfig, TrainConfig
 from sphereface.training.learner import Learner, build_learner
+from sphereface.training.optimizer import gradients
 from sphereface.training.precision import LossScale, precision
 from sphereface.training.step import learn
 
@@ -26,49 +27,49 @@ CONFIG = TrainConfig(
     model="sphereface4", width=0.125, features=32, batch=16, steps=STEPS, milestones=(), lr=0.05, clip=5.0,
     annealing=AnnealingConfig(), loss_options={"m": 4},
 )  # fmt: skip
-FACTOR = 2.0**10  # on the loss in float16: enough for such small networks, and nothing overflows
+FACTOR = 2.0**10  # on the loss in float16: enough for small networks, without overflow
 
 
 def checks(device: torch.device) -> Iterator[Check]:
-    """The network, every loss, and some steps of training, in every precision of the device."""
+    """The checks of the network, every loss and some steps of training, in every precision of the device."""
     ways = precisions(device)
     for how in ways:
         yield Check(f"network {how.name}, features", partial(network_features, device, how))
         yield Check(f"network {how.name}, gradients", partial(network_gradients, device, how))
     for how in ways:
-        if how is not TF32:  # losses do not convolve, and products are in float32 by default
+        if how is not TF32:  # losses have no convolutions, and matrix products are in float32 by default
             yield from (Check(f"{name} {how.name}", partial(loss_parity, name, device, how)) for name in LOSSES)
     for how in ways:
         yield Check(f"{STEPS} steps {how.name}", partial(training_parity, device, how))
 
 
 def distance(found: Iterable[Tensor], wanted: Iterable[Tensor]) -> float:
-    """How far numbers are from the true ones, as a share of these: the root of the squares of all of them."""
+    """The norm of the difference to the true numbers, relative to the norm of these, over all tensors."""
     pairs = [(a.detach().cpu().double(), b.detach().cpu().double()) for a, b in zip(found, wanted, strict=True)]
     apart = sum(float((a - b).square().sum()) for a, b in pairs)
     return float((apart / sum(float(b.square().sum()) for _, b in pairs)) ** 0.5)
 
 
 class Passed(NamedTuple):
-    """What came of a pass through a network and back."""
+    """The results of a forward and backward pass."""
 
     features: Tensor
     gradients: list[Tensor]
 
 
 def network_features(device: torch.device, how: Precision) -> Measured:
-    """Features of the 20-layer network."""
+    """Compare the features of the 20-layer network."""
     return Measured(distance([passed(device, how).features], [passed(CPU, None).features]), how.features)
 
 
 def network_gradients(device: torch.device, how: Precision) -> Measured:
-    """Gradients of all its weights."""
+    """Compare the gradients of all weights of the 20-layer network."""
     return Measured(distance(passed(device, how).gradients, passed(CPU, None).gradients), how.gradients)
 
 
 @cache
 def passed(device: torch.device, how: Precision | None) -> Passed:
-    """Some images through the 20-layer network and back, as `train` does it; without a precision, in float64."""
+    """Pass some images forward and backward through the 20-layer network, as `train` does; in float64 without `how`."""
     numbers = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (2, 3, HEIGHT, WIDTH), dtype=torch.uint8, generator=numbers)
     directions = torch.randn(2, 64, generator=numbers)
@@ -89,20 +90,20 @@ def passed(device: torch.device, how: Precision | None) -> Passed:
 def _back(net: nn.Module, features: Tensor, directions: Tensor, scale: LossScale) -> Passed:
     wide = features.to(torch.promote_types(features.dtype, torch.float32))
     scale.scale((wide * directions.to(wide)).sum()).backward()  # type: ignore[no-untyped-call]
-    gradients = [parameter.grad for parameter in net.parameters() if parameter.grad is not None]
-    scale.unscale_(gradients)
-    return Passed(features.detach(), gradients)
+    found = gradients(net.parameters())
+    scale.unscale_(found)
+    return Passed(features.detach(), found)
 
 
 def loss_parity(name: str, device: torch.device, how: Precision) -> Measured:
-    """A loss, and its gradients for features and classes; the worst of them counts.
+    """Compare a loss, and its gradients for features and classes; the largest error counts.
 
-    The features are of the precision, the loss is not: so the true gradient is that of the rounded features in float64,
-    rounded in the end. Without annealing, or the margin would hardly be seen.
+    The features have the precision, the loss has not: so the true gradient is that of the rounded features in float64,
+    rounded at the end. Annealing is off, because it hides the margin.
     """
     numbers = torch.Generator().manual_seed(0)
     features = (2 * torch.randn(16, 32, generator=numbers)).to(getattr(torch, how.setting))
-    labels = torch.arange(16) // 2 + 3  # two of each person, for losses on pairs
+    labels = torch.arange(16) // 2 + 3  # two faces of each person, for losses on pairs
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         loss = create_loss(name, 32, CLASSES, **({"annealing": None} if name in ANNEALED else {}))
@@ -120,28 +121,28 @@ def loss_parity(name: str, device: torch.device, how: Precision) -> Measured:
 
 
 def value_and_gradients(loss: FaceLoss, features: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
-    """A loss and its gradients, for the features first."""
+    """A loss and its gradients: for the features first, then for the parameters."""
     features = features.detach().requires_grad_()
     value = loss(features, labels)
     return value, *torch.autograd.grad(value, [features, *loss.parameters()])
 
 
 class Learned(NamedTuple):
-    """What came of some steps of training."""
+    """The results of some steps of training."""
 
     losses: Tensor
-    change: list[Tensor]  # of all that is learned
+    change: list[Tensor]  # of all parameters
 
 
 def training_parity(device: torch.device, how: Precision) -> Measured:
-    """How some steps with A-Softmax change network and classifier."""
+    """Compare the change of network and classifier by some steps with A-Softmax."""
     found, wanted = learned(device, how), learned(CPU, None)
     return Measured(distance(found.change, wanted.change), how.training, f"loss {found.losses[-1]:.4f}")
 
 
 @cache
 def learned(device: torch.device, how: Precision | None) -> Learned:
-    """The steps of `train` on one batch; without a precision, in float64."""
+    """Make the steps of `train` on one batch; in float64 without `how`."""
     with torch.random.fork_rng(devices=[]):
         learner = build_learner(CONFIG.changed(precision=(how or FLOAT32).setting), CLASSES, device)
     if how is None:
@@ -158,18 +159,18 @@ def learned(device: torch.device, how: Precision | None) -> Learned:
 
 
 def batch(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Images of noise, as good as any to compare by, and labels."""
+    """Random images and labels."""
     numbers = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (CONFIG.batch, 3, HEIGHT, WIDTH), dtype=torch.uint8, generator=numbers)
     return images.to(device), torch.randint(0, CLASSES, (CONFIG.batch,), generator=numbers).to(device)
 
 
 def learn_once(learner: Learner, images: Tensor, labels: Tensor, net: nn.Module | None = None) -> Tensor:
-    """One step of training; its loss."""
+    """Make one step of training; returns its loss."""
     net = learner.net if net is None else net
     return learn(net, learner.loss, learner.optimizer, learner.scaler, images, labels, learner.config).loss
 
 
 def learned_values(learner: Learner) -> list[Tensor]:
-    """All that is learned."""
-    return [parameter.detach() for part in (learner.net, learner.loss) for parameter in part.parameters()]
+    """All parameters of network and loss."""
+    return [parameter.detach() for module in (learner.net, learner.loss) for parameter in module.parameters()]

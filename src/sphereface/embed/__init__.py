@@ -1,1 +1,1 @@
-"""Faces to features."""
+"""Faces to features, feature stores and ensembles."""

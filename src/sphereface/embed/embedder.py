@@ -1,4 +1,4 @@
-"""Faces become features: preprocessing, network and feature rule as a model's card says."""
+"""Faces to features: preprocessing, network and feature rule of a model's card."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -21,11 +21,11 @@ from sphereface.zoo import ModelFile, model_file
 
 BATCH = 16
 
-Faces = UInt8 | Sequence[Image]  # (N, H, W, 3), or N of (H, W, 3)
+Faces = UInt8 | Sequence[Image]  # (N, H, W, 3), or N times (H, W, 3)
 
 
 class Embedder:
-    """A model with its card: aligned faces in, features out, at their own length.
+    """A model with its card: aligned faces to features, which are not normalised.
 
     >>> Embedder.load("face_recognition_sface_2021dec.onnx").embed(faces).shape
     (2, 128)
@@ -34,7 +34,7 @@ class Embedder:
     def __init__(
         self, network: Callable[[Float32], Float32], card: Card, *, model: str = "", engine: str = "function"
     ) -> None:
-        """`model` is the SHA-256 of the model's file, `engine` what runs it; both are for the record."""
+        """`model` is the SHA-256 of the model file, `engine` the name of the engine; both are metadata only."""
         self._network, self.card, self.model, self.engine = network, card, model, engine
 
     @classmethod
@@ -60,7 +60,7 @@ class Embedder:
         return embedder if feature_rule is None else embedder.with_rule(feature_rule)
 
     def with_rule(self, rule: FeatureRule) -> "Embedder":
-        """The same network under another feature rule; what was calibrated under the card's own stays behind."""
+        """The same network under another feature rule; its card has no thresholds and no impostor tail."""
         if rule not in get_args(FeatureRule):
             raise UserError(f"unknown feature rule {rule!r}; choose one of {', '.join(get_args(FeatureRule))}")
         if rule == self.card.feature_rule:
@@ -70,12 +70,12 @@ class Embedder:
 
     @cached_property
     def dimension(self) -> int:
-        """How many numbers a feature has."""
+        """The length D of a feature."""
         crop = CROPS[self.card.preprocessing.crop]
         return int(self._features(np.zeros((1, crop.height, crop.width, 3), np.uint8)).shape[1])
 
     def embed(self, faces: Faces, *, progress: Progress = silent) -> Float32:
-        """Features of faces (N, H, W, 3) uint8 RGB, (N, D); `progress` hears how many are done."""
+        """Features (N, D) of faces (N, H, W, 3) uint8 RGB; calls `progress` after each batch."""
         require_faces(faces)
         rows = []
         for start in range(0, len(faces), BATCH):
@@ -84,7 +84,7 @@ class Embedder:
         return np.concatenate(rows) if rows else np.zeros((0, self.dimension), np.float32)
 
     def embed_batch(self, faces: Faces) -> Float32:
-        """Features of faces that go through the network together."""
+        """Features (N, D) of faces in one call of the network."""
         require_faces(faces)
         if not len(faces):
             return np.zeros((0, self.dimension), np.float32)
@@ -109,23 +109,20 @@ class Embedder:
         return Detector()
 
     def _features(self, faces: Image) -> Float32:
-        inputs = self._inputs(faces)
+        how = self.card.preprocessing
+        ordered = faces if how.colour == "RGB" else faces[..., ::-1]
+        inputs = np.ascontiguousarray(((ordered.astype(np.float32) - how.mean) / how.scale).transpose(0, 3, 1, 2))
         image = self._network(inputs)
         if self.card.feature_rule == "image":
             return image
         mirror = self._network(np.ascontiguousarray(inputs[..., ::-1]))
         return image + mirror if self.card.feature_rule == "sum" else np.concatenate([image, mirror], axis=1)
 
-    def _inputs(self, faces: Image) -> Float32:
-        how = self.card.preprocessing
-        ordered = faces if how.colour == "RGB" else faces[..., ::-1]
-        return np.ascontiguousarray(((ordered.astype(np.float32) - how.mean) / how.scale).transpose(0, 3, 1, 2))
-
 
 def _check_size(path: str | Path, size: tuple[int, int], crop: str) -> None:
-    """Raise unless a network takes the faces that its card speaks of."""
+    """Raise unless the input size of a network is that of its card's crop."""
     if crop not in CROPS:
-        raise ModelFileError(f"{path}: its card wants the crop {crop!r}; this version knows {', '.join(CROPS)}")
+        raise ModelFileError(f"{path}: its card has the crop {crop!r}; this version knows {', '.join(CROPS)}")
     wanted = CROPS[crop].height, CROPS[crop].width
     if size != wanted:
         raise ContractMismatch(
@@ -135,10 +132,7 @@ def _check_size(path: str | Path, size: tuple[int, int], crop: str) -> None:
 
 
 def require_faces(faces: Faces) -> None:
-    """Raise unless faces are uint8 (N, H, W, 3), or a sequence of such (H, W, 3).
-
-    Numbers from 0 to 1 would pass for faces that are almost black, and give features like any others.
-    """
+    """Raise unless faces are uint8 (N, H, W, 3), or N times (H, W, 3): numbers from 0 to 1 would be almost black."""
     if isinstance(faces, np.ndarray):
         _require_pixels(faces, "faces", "(N, H, W, 3)", axes=4)
         return
@@ -150,13 +144,13 @@ def _require_pixels(found: NDArray[Any], what: str, wanted: str, *, axes: int) -
     if found.dtype == np.uint8 and found.ndim == axes and found.shape[-1] == 3:
         return
     if found.dtype.kind == "f":
-        way_out = ": numbers from 0 to 1 become such by (faces * 255).round().astype(np.uint8)"
+        way_out = ": convert numbers from 0 to 1 with (faces * 255).round().astype(np.uint8)"
     elif found.dtype != np.uint8:
-        way_out = ": take faces.astype(np.uint8) if they are from 0 to 255"
+        way_out = ": use faces.astype(np.uint8) if they are from 0 to 255"
     elif axes == 4 and found.ndim == 3 and found.shape[-1] == 3:
-        way_out = ": one face is faces[None]"
+        way_out = ": use faces[None] for one face"
     elif axes == found.ndim == 4 and found.shape[1] == 3:
-        way_out = ": take faces.transpose(0, 2, 3, 1)"
+        way_out = ": use faces.transpose(0, 2, 3, 1)"
     else:
         way_out = ""
     raise UserError(f"{what} of {found.dtype} {found.shape}; wanted uint8 {wanted}, RGB{way_out}")

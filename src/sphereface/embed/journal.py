@@ -1,4 +1,4 @@
-"""The journal of a folder of features: what has been done, so that another run can go on from there."""
+"""The journal of a feature store: the finished chunks, so that another run can continue after them."""
 
 import json
 import sys
@@ -14,23 +14,23 @@ from sphereface.data.files.writing import flush, open_private, sync
 from sphereface.embed.store import JOURNAL
 from sphereface.errors import DataFormatError, UserError
 
-Job = Mapping[str, str | int]  # what determines the features
+Job = Mapping[str, str | int]  # the inputs that determine the features
 
 
 class Noted(Record):
-    """What the journal says of a chunk."""
+    """The journal's line for a chunk."""
 
     rows: int
-    seen: str  # SHA-256 over the hashes of its readable images
+    seen: str  # SHA-256 of the hashes of its readable images
     unreadable: dict[int, str] = Field(default_factory=dict)  # by position
 
 
 class Journal:
-    """The journal of a folder, held by one process: its first line names the job, each other one a chunk."""
+    """The journal of a folder, locked by one process: its first line is the job, each other line a chunk."""
 
     def __init__(self, file: BinaryIO, job: Job, folder: Path) -> None:
         self._file = file
-        whole, _, _ = file.read().rpartition(b"\n")  # what a killed run wrote of a line is dropped
+        whole, _, _ = file.read().rpartition(b"\n")  # drops the incomplete line of a killed run
         first, *others = whole.split(b"\n")
         self.chunks: list[Noted] = []
         if not first:
@@ -49,13 +49,13 @@ class Journal:
         file.truncate()
 
     def note(self, chunk: Noted) -> None:
-        """Write a chunk down; it is on the disk when this returns."""
+        """Write a chunk; it is on the disk when this returns."""
         self._write(chunk.model_dump_json())
         self.chunks.append(chunk)
 
     @property
     def rows(self) -> int:
-        """How many are written."""
+        """The number of rows written."""
         return sum(chunk.rows for chunk in self.chunks)
 
     @property
@@ -71,7 +71,7 @@ class Journal:
 
 @contextmanager
 def open_journal(folder: Path, job: Job) -> Iterator[Journal]:
-    """A folder's journal, once it is sure that the folder is this job's, and that nobody else works on it."""
+    """The journal of a folder, locked; raises if the folder belongs to another job or another process works on it."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / JOURNAL).exists():
         for other in folder.iterdir():
@@ -83,18 +83,17 @@ def open_journal(folder: Path, job: Job) -> Iterator[Journal]:
 
 def _require_same(found: object, job: Job, folder: Path) -> None:
     known = found if isinstance(found, dict) else {}
-    different = [what for what, value in job.items() if known.get(what) != value]
+    different = [key for key, value in job.items() if known.get(key) != value]
     if different:
-        told = ", ".join(
-            f"{what} {_shown(known.get(what))} (now {_shown(job[what])})" for what in different if what != "card"
-        )
+        changes = [f"{key} {_shown(known.get(key))} (now {_shown(job[key])})" for key in different if key != "card"]
         raise UserError(
-            f"{folder} holds features of another job: {told or 'another card'}; choose a new folder, or remove this one"
+            f"{folder} holds features of another job: {', '.join(changes) or 'another card'}; "
+            "choose a new folder, or remove this one"
         )
 
 
 def _shown(value: object) -> str:
-    return " ".join(str(value).split())[:16]  # on one line, whatever stands there
+    return " ".join(str(value).split())[:16]  # on one line, also for a damaged journal
 
 
 def _lock(file: BinaryIO, folder: Path) -> None:

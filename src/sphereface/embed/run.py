@@ -1,13 +1,12 @@
-"""A whole set becomes features on disk: restartable, in parts, and nothing left out in silence.
+"""Embeds a set into a feature store: restartable, in parts, with a list of the unreadable images.
 
-The batches are cut from the whole set by position. So neither a restart, nor the number of workers or of parts, puts
-other faces into a batch, and the features come out the same to the last bit. A chunk of batches is written, flushed to
-the disk, and then noted in the journal; a run that was killed goes on after the last noted chunk.
+The batches are cut from the whole set by position. So restarts and the numbers of workers and parts do not change the
+faces in a batch, and the features are the same to the last bit. A chunk of batches is written, flushed to the disk, and
+then noted in the journal; after a killed run, the next one continues after the last noted chunk.
 """
 
 import errno
 import hashlib
-import io
 import os
 import sys
 from collections import deque
@@ -22,7 +21,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from sphereface import __version__
-from sphereface.arrays import Float32, Int64, UInt8
+from sphereface.arrays import Float32, UInt8
 from sphereface.choices import Missing
 from sphereface.data.files.writing import flush, open_private, sync, whole_file
 from sphereface.data.formats.sets import open_set
@@ -38,14 +37,14 @@ from sphereface.faces.warp import CROPS
 from sphereface.hashes import sha256_of
 from sphereface.progress import Progress, Say, mute, silent
 
-CHUNK = 16  # batches between two notes in the journal
-AHEAD = 4  # batches that each worker may be ahead of the network
-LOOKS = 8  # chunks of earlier work whose images are compared with what they were
+CHUNK = 16  # batches per line of the journal
+AHEAD = 4  # batches per worker that are read ahead of the network
+LOOKS = 8  # chunks of earlier runs that are compared with their images
 PART = f"{store.FEATURES}.part"
 
 
 class Embedded(NamedTuple):
-    """Where features went, and what they are."""
+    """The folder of features, and its manifest."""
 
     folder: Path
     manifest: FeatureManifest
@@ -64,29 +63,24 @@ def embed_set(
     say: Say = mute,
     progress: Progress = silent,
 ) -> Embedded:
-    """Embed the faces of a set, in any format, into a folder that `open_features` opens; goes on where it was ended.
+    """Embed the faces of a set, in any format, into a folder that `open_features` opens; continues an unfinished run.
 
-    A part goes to a folder of its own within `out`, so that all of them have one home. `workers` threads read and
-    decode ahead of the network. `say` hears notes, `progress` how many images of how many are done.
+    A part is written to a folder of its own in `out`. `workers` threads read and decode ahead of the network. `say` is
+    called with notes, `progress` with the numbers of images done and in total.
     """
     folder, out = Path(faces), Path(out)
     if batch < 1 or workers < 0:
         raise UserError(f"batch is {batch}, workers is {workers}; wanted at least 1, and at least 0")
     require_missing(missing)
     found = open_set(folder, root=root)
-    note = require_faces(folder, found, embedder.card.preprocessing.alignment)
-    if note:
+    if note := require_faces(folder, found, embedder.card.preprocessing.alignment):
         say(note)
     work = _Work(folder, found, out, embedder, part, batch)
     with work.journal() as journal:
         if missing == "fail" and journal.unreadable:
             position, why = next(iter(journal.unreadable.items()))
-            raise UnreadableImage(
-                found.paths[position],
-                f"{why}; {len(journal.unreadable):,} images were left out of {work.folder} so far: go on with ",
-                Setting("missing", "skip"),
-                ", or take a new folder",
-            )
+            reason = f"{why}; {len(journal.unreadable):,} images were left out of {work.folder} so far: continue with "
+            raise UnreadableImage(found.paths[position], reason, Setting("missing", "skip"), ", or choose a new folder")
         if (work.folder / store.MANIFEST).is_file():
             say(f"{work.folder} is finished already")
             return Embedded(work.folder, store.read_manifest(work.folder))
@@ -95,7 +89,7 @@ def embed_set(
 
 
 def fingerprint(faces: FaceSet) -> str:
-    """SHA-256 over paths, people and labels: another set, or another order, shows; the pixels are not read."""
+    """SHA-256 of paths, people and labels; the pixels are not read."""
     digest = hashlib.sha256(np.asarray(faces.labels, "<i8").tobytes())
     for names in (faces.paths, faces.people):
         digest.update(hashlib.sha256(store.lines(names)).digest())
@@ -103,16 +97,16 @@ def fingerprint(faces: FaceSet) -> str:
 
 
 class _Batch(NamedTuple):
-    """Some images that were read."""
+    """A batch of images."""
 
-    positions: list[int]  # of those that could be
+    positions: list[int]  # of the readable images
     faces: UInt8
     hashes: list[bytes]
     unreadable: dict[int, str]
 
 
 class _Work:
-    """One part of a set on its way to a folder."""
+    """The embedding of one part of a set into a folder."""
 
     def __init__(self, source: Path, faces: FaceSet, out: Path, embedder: Embedder, part: Part, batch: int) -> None:
         self.source, self.faces, self.embedder, self.part, self.batch = source, faces, embedder, part, batch
@@ -124,7 +118,7 @@ class _Work:
 
     @property
     def job(self) -> Job:
-        """What determines the features; a run can be taken up again by an equal job only."""
+        """The inputs that determine the features; only an equal job may continue a run."""
         card = self.embedder.card
         return {
             "format": 1, "model": self.embedder.model, "card": store.card_hash(card), "rule": card.feature_rule,
@@ -134,22 +128,15 @@ class _Work:
 
     @contextmanager
     def journal(self) -> Iterator[Journal]:
-        """The folder's journal, once it is sure that the folder is this job's and nobody else works on it."""
+        """The folder's journal, locked and checked against the job and its images."""
         with open_journal(self.folder, self.job) as journal:
             self._require_sum(journal)
             self._look_back(journal)
             yield journal
 
-    def run(
-        self,
-        journal: Journal,
-        workers: int,
-        missing: Missing,
-        progress: Progress,
-    ) -> None:
-        """Embed what is not noted yet."""
-        size = self.batch * CHUNK
-        done = min(len(journal.chunks) * size, len(self.positions))
+    def run(self, journal: Journal, workers: int, missing: Missing, progress: Progress) -> None:
+        """Embed the images that are not noted yet."""
+        done = min(len(journal.chunks) * self.batch * CHUNK, len(self.positions))
         progress(done, len(self.positions))
         if done == len(self.positions):
             return
@@ -170,11 +157,11 @@ class _Work:
                 progress(done, len(self.positions))
 
     def finish(self, journal: Journal) -> FeatureManifest:
-        """Complete the file of features, write the index, and at last the manifest."""
+        """Write the index, complete the file of features, and then write the manifest."""
         lost = journal.unreadable
         kept = [position for position in self.positions if position not in lost]
         paths, people = store.lines([self.faces.paths[place] for place in kept]), store.lines(self.faces.people)
-        labels = _npy(np.asarray(self.faces.labels, np.int64)[kept])
+        labels = store.label_bytes(np.asarray(self.faces.labels, np.int64)[kept])
         for name, content in ((store.PATHS, paths), (store.PEOPLE, people), (store.LABELS, labels)):
             with whole_file(self.folder / name, private=True) as file:
                 file.write(content)
@@ -193,21 +180,17 @@ class _Work:
 
     def _embedded(self, batches: Iterator[_Batch]) -> Iterator[tuple[Float32, _Batch]]:
         for batch in batches:
-            rows = np.zeros((0, self.embedder.dimension), np.float32)
-            if batch.positions:
-                rows = np.ascontiguousarray(self.embedder.embed_batch(batch.faces), "<f4")
+            rows = np.ascontiguousarray(self.embedder.embed_batch(batch.faces), "<f4")
             wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))
             if len(wrong):
-                raise JobFailed(
-                    f"the feature of {self.faces.paths[batch.positions[wrong[0]]]} is not finite: "
-                    "the model is broken, or its card has a wrong mean or scale"
-                )
+                path = self.faces.paths[batch.positions[wrong[0]]]
+                raise JobFailed(f"the feature of {path} is not finite; check the model, and its card's mean and scale")
             yield rows, batch
 
     def _read(self, positions: range, missing: Missing) -> _Batch:
         crop = self.embedder.card.preprocessing.crop
         found, faces, hashes = [], [], []
-        skipping = Skipping(missing, (*ADVICE, ": either way it goes on from here"))
+        skipping = Skipping(missing, (*ADVICE, ": either way the run continues from here"))
         for position in positions:
             with skipping.reading(position):
                 content = read_image(self.faces, position)
@@ -219,41 +202,38 @@ class _Work:
 
     def _require_sum(self, journal: Journal) -> None:
         """Raise unless each chunk has a row or a reason for each of its images."""
-        size = self.batch * CHUNK
         for number, noted in enumerate(journal.chunks):
-            chunk = self.positions[number * size : (number + 1) * size]
-            others = [position for position in noted.unreadable if position not in chunk]
-            if others or noted.rows + len(noted.unreadable) != len(chunk):
+            chunk = self._chunk(number)
+            if not noted.unreadable.keys() <= set(chunk) or noted.rows + len(noted.unreadable) != len(chunk):
                 raise DataFormatError(f"{self.folder / store.JOURNAL}: changed or damaged; remove {self.folder}")
 
     def _look_back(self, journal: Journal) -> None:
-        """Compare some images of earlier work with what they were: the same names may hold other faces by now."""
-        size = self.batch * CHUNK
+        """Raise if images of some earlier chunks have changed: files of the same names may hold other faces."""
         for number in np.unique(np.linspace(0, len(journal.chunks) - 1, LOOKS).astype(int)) if journal.chunks else ():
-            noted = journal.chunks[number]
-            begin = self.positions.start + int(number) * size
-            positions = [
-                position
-                for position in range(begin, min(begin + size, self.positions.stop))
-                if position not in noted.unreadable
-            ]
+            noted, chunk = journal.chunks[number], self._chunk(int(number))
+            positions = [position for position in chunk if position not in noted.unreadable]
             try:
                 hashes = [hashlib.sha256(read_image(self.faces, position)).digest() for position in positions]
             except UnreadableImage:
                 hashes = []
             if sha256_of(b"".join(hashes)) != noted.seen:
                 raise UserError(
-                    f"{self.folder} holds features of other images: of the {size:,} from "
-                    f"{self.faces.paths[begin]} on some have changed since; choose a new folder, or remove this one"
+                    f"{self.folder} holds features of other images: some of the {len(chunk):,} from "
+                    f"{self.faces.paths[chunk[0]]} on have changed since; choose a new folder, or remove this one"
                 )
+
+    def _chunk(self, number: int) -> range:
+        """The positions of the images of a chunk, readable or not."""
+        size = self.batch * CHUNK
+        return self.positions[number * size : (number + 1) * size]
 
     @contextmanager
     def _open_rows(self, journal: Journal) -> Iterator[BinaryIO]:
-        """The file of features, at the place of the first row that is not noted, with room for all of them."""
+        """The file of features, positioned after the last noted row, with disk space for all rows."""
         path, dimension = self.folder / PART, self.embedder.dimension
         begin = len(store.header(0, dimension)) + 4 * dimension * journal.rows
         if begin > (path.stat().st_size if path.is_file() else 0) and journal.chunks:
-            raise DataFormatError(f"{path}: {journal.rows:,} rows were in it, and are no more; remove {self.folder}")
+            raise DataFormatError(f"{path}: {journal.rows:,} rows were in it and are missing now; remove {self.folder}")
         with open_private(path) as file:
             _reserve(file, len(store.header(0, dimension)) + 4 * dimension * len(self.positions))
             file.seek(begin)
@@ -262,7 +242,7 @@ class _Work:
     def _complete_rows(self, count: int, dimension: int) -> None:
         part = self.folder / PART
         if not part.is_file() and (self.folder / store.FEATURES).is_file():
-            return  # the run before was ended right after this step
+            return  # an earlier run ended right after this step
         with open_private(part) as file:
             file.write(store.header(count, dimension))
             file.truncate(len(store.header(count, dimension)) + 4 * count * dimension)
@@ -272,11 +252,11 @@ class _Work:
 
 
 def _ahead(read: Callable[[range], _Batch], parts: Iterator[range], workers: int) -> Generator[_Batch, None, None]:
-    """Batches in order, read by some threads a few ahead of whoever takes them."""
+    """Batches in order, read ahead of the consumer by `workers` threads, or by the consumer itself."""
     if not workers:
         yield from map(read, parts)
         return
-    pool = ThreadPoolExecutor(workers)  # decoding happens outside Python's lock
+    pool = ThreadPoolExecutor(workers)  # decoding releases Python's lock
     waiting: deque[Future[_Batch]] = deque()
     try:
         for part in parts:
@@ -290,7 +270,7 @@ def _ahead(read: Callable[[range], _Batch], parts: Iterator[range], workers: int
 
 
 def _reserve(file: BinaryIO, size: int) -> None:
-    """Take the room on the disk at once, so that a disk too small is an error now and not at hour 30."""
+    """Allocate the disk space at once, so that a full disk is an error now and not hours later."""
     if size <= os.fstat(file.fileno()).st_size:
         return
     if sys.platform == "linux":
@@ -298,12 +278,6 @@ def _reserve(file: BinaryIO, size: int) -> None:
             os.posix_fallocate(file.fileno(), 0, size)
             return
         except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # what a file system says that cannot do it
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # the file system cannot allocate
                 raise
     file.truncate(size)
-
-
-def _npy(values: Int64) -> bytes:
-    file = io.BytesIO()
-    np.save(file, values)
-    return file.getvalue()

@@ -1,21 +1,21 @@
-"""Features on disk: a folder that says what it holds, opened without being read.
+"""Feature stores: folders of features with a manifest, opened without reading the rows.
 
 | file | what it is |
 |---|---|
 | `features.npy` | float32 (N, D), a standard file: `np.load(..., mmap_mode="r")` opens it as well |
-| `paths.txt` | whose features they are: one image a line, in the rows' order |
-| `people.txt`, `labels.npy` | the people of the set, and each row's place in that list |
-| `journal.jsonl` | what was read and written, chunk by chunk |
-| `manifest.json` | card, model, data, part, sizes; written last: where it is, the others are whole |
+| `paths.txt` | the image of each row, one a line |
+| `people.txt`, `labels.npy` | the people of the set, and each row's index in that list |
+| `journal.jsonl` | the images read and the rows written, chunk by chunk |
+| `manifest.json` | card, model, data, part, sizes; written last, so that it marks a complete folder |
 
-A set may lie in several such folders, its parts, which open as one.
+A set may be stored as several such folders, its parts, which open as one.
 """
 
 import hashlib
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 from pydantic import AliasChoices, Field, ValidationError
 
 from sphereface.arrays import Float32, Int64, Integers
-from sphereface.contract import Card, Record
+from sphereface.contract import Card, Record, first_problem
 from sphereface.errors import BadFeature, DataFormatError, UserError
 from sphereface.hashes import sha256_of
 
 FEATURES, PATHS, PEOPLE, LABELS = "features.npy", "paths.txt", "people.txt", "labels.npy"
 JOURNAL, MANIFEST = "journal.jsonl", "manifest.json"
-BLOCK = 4096  # rows that are looked at in one go
+BLOCK = 4096  # rows that are checked at a time
 
 
 class Part(Record):
@@ -42,7 +42,7 @@ class Part(Record):
 
     @classmethod
     def parse(cls, text: str) -> "Part":
-        """A part as one writes it: `2/8`."""
+        """A part from its text, such as `2/8`."""
         found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
         number, of = (int(part) for part in found.groups()) if found else (0, 0)
         if not 1 <= number <= of:
@@ -53,14 +53,14 @@ class Part(Record):
         return f"{self.number}/{self.of}"
 
     def positions(self, total: int, batch: int) -> range:
-        """Which images of a set are its own: whole batches of the whole set, so that no batch is made of others."""
+        """The positions of the part's images in the set: whole batches, the same in any division."""
         batches = -(-total // batch)
         first, last = ((place * batches // self.of) * batch for place in (self.number - 1, self.number))
         return range(first, min(last, total))
 
 
 class FeatureManifest(Record):
-    """What a folder of features holds, and what they were made of."""
+    """The content and the origin of a folder of features."""
 
     format: Literal[1] = 1
     made_by: str
@@ -68,7 +68,7 @@ class FeatureManifest(Record):
     card_hash: str
     model: str  # SHA-256 of its file
     engine: str
-    source: str  # where the faces lay: for people to read
+    source: str  # folder of the faces, as information
     data: str  # fingerprint of the whole set: its paths and people
     total: int  # images of the whole set
     part: Part = Field(validation_alias=AliasChoices("part", "shard"))  # called `shard` before 0.2
@@ -76,11 +76,11 @@ class FeatureManifest(Record):
     count: int  # rows
     dimension: int
     index: str  # SHA-256 of paths, people and labels
-    unreadable: dict[str, str] = Field(default_factory=dict)  # images without a row, and why
+    unreadable: dict[str, str] = Field(default_factory=dict)  # images without a row, with the reason
 
 
 class Rows(Protocol):
-    """Features (N, D) that are read when asked for: a memory map, or several of them as one."""
+    """Features (N, D) that are read on access: a memory map, or several of them as one."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -96,11 +96,11 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FeatureStore:
-    """Features with their images and people; `rows[a:b]` are read from the disk when asked for."""
+    """Features with their images and people; `rows[a:b]` are read from the disk on access."""
 
     paths: list[str]
     people: list[str]
-    labels: Int64  # (N,): places in `people`
+    labels: Int64  # (N,): indices into `people`
     rows: Rows
     card: Card
     manifests: tuple[FeatureManifest, ...]  # of each part
@@ -110,16 +110,16 @@ class FeatureStore:
 
     @property
     def unreadable(self) -> dict[str, str]:
-        """The images without features, and why."""
+        """The images without features, with the reason."""
         return {path: why for manifest in self.manifests for path, why in manifest.unreadable.items()}
 
     def find(self, paths: Sequence[str]) -> Int64:
-        """The rows of images; one that is not there is an error that says why, if that is known."""
+        """The row indices of images; a missing image is an error with the reason, if known."""
         missing = [path for path in paths if path not in self._places]
         if missing:
             why = self.unreadable.get(missing[0], "not in the set that was embedded")
             raise DataFormatError(
-                f"{len(missing):,} of {len(paths):,} images have no features, such as {missing[0]} ({why})"
+                f"{len(missing):,} of {len(paths):,} images have no features, such as {missing[0]} ({why}); embed them"
             )
         return np.array([self._places[path] for path in paths], np.int64)
 
@@ -128,19 +128,37 @@ class FeatureStore:
         return {path: place for place, path in enumerate(self.paths)}
 
 
-class JoinedRows:
-    """The rows of several arrays (N_i, D) one after another, without a copy of them all."""
+class RowsOnAccess:
+    """Base of classes that read rows on access; a conversion to an array reads all rows."""
 
-    def __init__(self, parts: Sequence[Float32]) -> None:
-        self._parts = list(parts)
-        self._ends = np.cumsum([len(part) for part in parts])
-        self.shape, self.ndim, self.dtype = (int(self._ends[-1]), parts[0].shape[1]), 2, parts[0].dtype
+    ndim, dtype = 2, np.dtype(np.float32)
+
+    def __init__(self, count: int, dimension: int) -> None:
+        self.shape = count, dimension
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, key: Any) -> Float32:
-        """Rows by a number, a slice, numbers (M,) or marks (N,), as of an array."""
+        """Rows by an index, a slice, indices (M,) or a mask (N,), as of an array."""
+        raise NotImplementedError
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise UserError("rows that are read on access have no array without a copy; use slices")
+        return self[:].astype(dtype or self.dtype, copy=False)
+
+
+class JoinedRows(RowsOnAccess):
+    """The rows of several arrays (N_i, D) one after another, without a copy of all of them."""
+
+    def __init__(self, parts: Sequence[Float32]) -> None:
+        self._parts = list(parts)
+        self._ends = np.cumsum([len(part) for part in parts])
+        super().__init__(int(self._ends[-1]), parts[0].shape[1])
+        self.dtype = parts[0].dtype
+
+    def __getitem__(self, key: Any) -> Float32:
         if isinstance(key, slice):
             start, stop, step = key.indices(len(self))
             return self._between(start, stop) if step == 1 else self._chosen(np.arange(start, stop, step))
@@ -148,19 +166,14 @@ class JoinedRows:
         if places.ndim == 0:
             return np.asarray(self._chosen(self._checked(places[None]))[0])
         if places.ndim != 1:
-            raise IndexError(f"rows by an array {places.shape}; wanted numbers (M,) or marks (N,)")
+            raise IndexError(f"rows by an array {places.shape}; wanted indices (M,) or a mask (N,)")
         if places.dtype == np.bool_ and len(places) != len(self):
-            raise IndexError(f"{len(places)} marks for {len(self)} rows")
+            raise IndexError(f"a mask ({len(places)},) for {len(self)} rows; wanted one entry for each row")
         return self._chosen(np.flatnonzero(places) if places.dtype == np.bool_ else self._checked(places))
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        if copy is False:
-            raise UserError("rows in several files have no array without a copy; take slices")
-        return self._between(0, len(self)).astype(dtype or self.dtype, copy=False)
 
     def _checked(self, places: NDArray[Any]) -> Int64:
         if places.size and (places.dtype.kind not in "iu" or places.min() < -len(self) or places.max() >= len(self)):
-            raise IndexError(f"no row {places.min()} or {places.max()} among {len(self)}")
+            raise IndexError(f"rows {places.min()} to {places.max()}; wanted integers within {len(self)} rows")
         return np.where(places < 0, places + len(self), places).astype(np.int64)
 
     def _between(self, start: int, stop: int) -> Float32:
@@ -170,9 +183,7 @@ class JoinedRows:
             for part, begin, end in zip(self._parts, begins.tolist(), self._ends.tolist(), strict=True)
             if max(start, begin) < min(stop, end)
         ]
-        if len(pieces) == 1:
-            return pieces[0]
-        return np.concatenate([self._parts[0][:0], *pieces])
+        return pieces[0] if len(pieces) == 1 else np.concatenate([self._parts[0][:0], *pieces])
 
     def _chosen(self, places: Int64) -> Float32:
         rows = np.empty((len(places), self.shape[1]), self.dtype)
@@ -183,50 +194,39 @@ class JoinedRows:
         return rows
 
 
-class RowsInOrder:
-    """Rows in another order, or some of them, read when they are asked for."""
+class RowsInOrder(RowsOnAccess):
+    """Rows, or some of them, in another order, read on access."""
 
     def __init__(self, rows: Rows, order: Integers) -> None:
+        super().__init__(len(order), rows.shape[1])
         self._rows, self._order = rows, order
-        self.shape, self.ndim, self.dtype = (len(order), rows.shape[1]), 2, np.dtype(np.float32)
-
-    def __len__(self) -> int:
-        return len(self._order)
 
     def __getitem__(self, key: Any) -> Float32:
-        """Rows by a number, a slice, numbers (M,) or marks (N,), as of an array."""
         return np.asarray(self._rows[self._order[key]], dtype=np.float32)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        if copy is False:
-            raise UserError("rows in another order have no array without a copy; take slices")
-        return self[:].astype(dtype or self.dtype, copy=False)
 
 
 def open_features(folder: str | Path | Sequence[str | Path], *, finite: bool = False) -> FeatureStore:
     """The features that `sphereface embed` wrote: in a folder, in a folder of parts, or in several folders.
 
-    Nothing but the index is read; `finite` also reads every row and refuses numbers that are not finite.
+    Only the index is read; `finite` also reads all rows and raises if a number is not finite.
 
     >>> features = open_features("lfw-features")
     >>> features.rows[:2].shape
     (2, 1024)
     """
-    folders = _shards_in(Path(folder)) if isinstance(folder, str | Path) else [Path(each) for each in folder]
+    folders = _parts_in(Path(folder)) if isinstance(folder, str | Path) else [Path(each) for each in folder]
     if not folders:
-        raise UserError("no folder of features is named")
+        raise UserError("no folder of features; wanted at least one")
     manifests = [read_manifest(each) for each in folders]
-    _check_shards(folders, manifests)
-    order = sorted(range(len(folders)), key=lambda place: manifests[place].part.number)
-    parts = [_open(folders[place], manifests[place]) for place in order]
+    _check_parts(folders, manifests)
+    parts = sorted(map(_open, folders, manifests), key=lambda store: store.manifests[0].part.number)
     features = parts[0]
     if len(parts) > 1:
-        features = FeatureStore(
+        features = replace(
+            features,
             paths=[path for part in parts for path in part.paths],
-            people=features.people,
             labels=np.concatenate([part.labels for part in parts]),
             rows=JoinedRows([part.rows[:] for part in parts]),
-            card=features.card,
             manifests=tuple(manifest for part in parts for manifest in part.manifests),
         )
     if finite:
@@ -235,7 +235,7 @@ def open_features(folder: str | Path | Sequence[str | Path], *, finite: bool = F
 
 
 def holds_features(path: str | Path) -> bool:
-    """Whether a path is a folder that `sphereface embed` wrote to, or one of its parts did; faces have no journal."""
+    """True for a folder that `sphereface embed` wrote, or a folder of its parts; folders of faces have no journal."""
     path = Path(path)
     return path.is_dir() and ((path / JOURNAL).is_file() or any((each / JOURNAL).is_file() for each in path.iterdir()))
 
@@ -245,11 +245,9 @@ def require_finite(features: FeatureStore) -> None:
     for start in range(0, len(features), BLOCK):
         wrong = np.flatnonzero(~np.isfinite(features.rows[start : start + BLOCK]).all(axis=1))
         if len(wrong):
-            raise BadFeature(
-                "image",
-                f"the feature of {features.paths[start + wrong[0]]} (row {start + wrong[0]:,}) is not finite; "
-                "embed the set again",
-            )
+            row = start + wrong[0]
+            message = f"the feature of {features.paths[row]} (row {row:,}) is not finite; embed the set again"
+            raise BadFeature("image", message)
 
 
 def read_manifest(folder: Path) -> FeatureManifest:
@@ -257,29 +255,27 @@ def read_manifest(folder: Path) -> FeatureManifest:
     path = folder / MANIFEST
     if not path.is_file():
         if (folder / JOURNAL).is_file():
-            raise DataFormatError(f"{folder}: unfinished; run the same sphereface embed again, and it goes on")
+            raise DataFormatError(f"{folder}: unfinished; run the same sphereface embed again to continue it")
         raise DataFormatError(f"{folder}: no features here; wanted a folder that sphereface embed wrote")
     try:
         return FeatureManifest.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "content"
-        reason = re.sub(r"\s+", " ", first["msg"])
-        raise DataFormatError(f"{path}: its {where}: {reason}; wanted the manifest of sphereface embed") from error
+        field, reason = first_problem(error, "content")
+        raise DataFormatError(f"{path}: its {field}: {reason}; wanted the manifest of sphereface embed") from error
 
 
 def card_hash(card: Card) -> str:
-    """A hash that changes with every field of a card."""
+    """A hash of all fields of a card."""
     return sha256_of(card.model_dump_json())
 
 
 def index_hash(paths: bytes, people: bytes, labels: bytes) -> str:
-    """A hash of the three files that say whose features they are."""
+    """A hash of the three files of the index."""
     return sha256_of(b"".join(hashlib.sha256(part).digest() for part in (paths, people, labels)))
 
 
 def lines(names: Sequence[str]) -> bytes:
-    """Names as a file of lines; a file's name may be no text, but a line break in it is refused."""
+    """Names as the lines of a file; names may be invalid UTF-8, but a line break in a name is an error."""
     text = "".join(f"{name}\n" for name in names)
     if text.count("\n") != len(names):
         raise DataFormatError(f"{next(name for name in names if chr(10) in name)!r} has a line break; rename it")
@@ -287,8 +283,13 @@ def lines(names: Sequence[str]) -> bytes:
 
 
 def header(count: int, dimension: int) -> bytes:
-    """The beginning of a .npy file of float32 (count, dimension); as long for every count."""
+    """The header of a .npy file of float32 (count, dimension), of the same length for every count."""
     return _header("<f4", (count, dimension))
+
+
+def label_bytes(labels: Int64) -> bytes:
+    """The .npy file of labels (N,)."""
+    return _header("<i8", labels.shape) + labels.astype("<i8").tobytes()
 
 
 def _header(numbers: str, shape: tuple[int, ...]) -> bytes:
@@ -297,20 +298,22 @@ def _header(numbers: str, shape: tuple[int, ...]) -> bytes:
     return file.getvalue()
 
 
-def _shards_in(folder: Path) -> list[Path]:
-    """A folder of features itself, or the folders of features in it."""
+def _parts_in(folder: Path) -> list[Path]:
+    """The folders of features in a folder; the folder itself if it is one, or if there are none."""
     if not folder.is_dir():
         raise DataFormatError(f"{folder}: no such folder")
-    if (folder / MANIFEST).is_file() or (folder / JOURNAL).is_file():
+    if _is_store(folder):
         return [folder]
-    return sorted(path for path in folder.iterdir() if (path / JOURNAL).is_file() or (path / MANIFEST).is_file()) or [
-        folder
-    ]
+    return sorted(filter(_is_store, folder.iterdir())) or [folder]
 
 
-def _check_shards(folders: Sequence[Path], manifests: Sequence[FeatureManifest]) -> None:
-    """Raise unless folders are all the parts of one set, each once, made alike."""
-    first = manifests[0]
+def _is_store(folder: Path) -> bool:
+    return (folder / JOURNAL).is_file() or (folder / MANIFEST).is_file()
+
+
+def _check_parts(folders: Sequence[Path], manifests: Sequence[FeatureManifest]) -> None:
+    """Raise unless the folders are all parts of one set, each once, made by one command."""
+    first, places = manifests[0], dict[int, list[Path]]()
     for folder, manifest in zip(folders, manifests, strict=True):
         for what in ("model", "card_hash", "data", "total", "batch", "dimension"):
             if getattr(manifest, what) != getattr(first, what):
@@ -320,59 +323,50 @@ def _check_shards(folders: Sequence[Path], manifests: Sequence[FeatureManifest])
                 )
         if manifest.part.of != first.part.of:
             raise DataFormatError(
-                f"{folders[0]} is part {first.part}, {folder} is part {manifest.part}; wanted one division"
+                f"{folders[0]} is part {first.part}, {folder} is part {manifest.part}; wanted parts of one division"
             )
-    places: dict[int, list[Path]] = {}
-    for folder, manifest in zip(folders, manifests, strict=True):
         places.setdefault(manifest.part.number, []).append(folder)
     for number, found in places.items():
         if len(found) > 1:
-            raise DataFormatError(
-                f"part {number}/{first.part.of} is there {len(found)} times, in {' and '.join(map(str, found))}; "
-                "name it once"
-            )
+            listed = " and ".join(map(str, found))
+            raise DataFormatError(f"part {number}/{first.part.of} is there {len(found)} times, in {listed}; keep one")
     missing = [f"{number}/{first.part.of}" for number in range(1, first.part.of + 1) if number not in places]
     if missing:
         shown = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
         raise DataFormatError(
             f"{folders[0].parent}: {len(missing)} of {first.part.of} parts missing: {shown}; "
-            "make them with sphereface embed --part, or name their folders too"
+            "make them with sphereface embed --part, or give their folders, too"
         )
 
 
 def _open(folder: Path, manifest: FeatureManifest) -> FeatureStore:
-    contents = {}
-    for name in (PATHS, PEOPLE, LABELS):
-        try:
-            contents[name] = (folder / name).read_bytes()
-        except OSError as error:
-            raise _unread(folder / name, error) from error
-    paths = _names(contents[PATHS])
+    index = [_read(folder / name) for name in (PATHS, PEOPLE, LABELS)]
+    paths, people = _names(index[0]), _names(index[1])
     if len(paths) != manifest.count:
-        raise DataFormatError(
-            f"{folder / PATHS}: {len(paths):,} lines for {manifest.count:,} features; copy the folder again"
-        )
-    if index_hash(contents[PATHS], contents[PEOPLE], contents[LABELS]) != manifest.index:
-        raise DataFormatError(
-            f"{folder}: {PATHS}, {PEOPLE} or {LABELS} was changed or is cut off; copy the folder again"
-        )
-    people = _names(contents[PEOPLE])
-    labels = _labels(contents[LABELS], len(paths))
+        raise DataFormatError(f"{folder / PATHS}: {len(paths):,} lines, wanted {manifest.count:,}; copy it again")
+    if index_hash(*index) != manifest.index:
+        raise DataFormatError(f"{folder}: {PATHS}, {PEOPLE} or {LABELS} is changed or cut off; copy the folder again")
+    labels = _labels(index[2], len(paths))
     if labels is None or not ((labels >= 0) & (labels < len(people))).all():
         raise DataFormatError(f"{folder / LABELS}: wanted a label of {len(people):,} people for each of {len(paths):,}")
     return FeatureStore(paths, people, labels, _rows(folder, manifest), manifest.card, (manifest,))
 
 
 def _labels(content: bytes, count: int) -> Int64 | None:
-    """The labels in a .npy file, or None for anything else."""
+    """The labels (count,) in a .npy file, or None for other content."""
     begin = _header("<i8", (count,))
     if not content.startswith(begin) or len(content) != len(begin) + 8 * count:
         return None
     return np.frombuffer(content, "<i8", offset=len(begin)).astype(np.int64)
 
 
-def _unread(path: Path, error: OSError) -> DataFormatError:
-    return DataFormatError(f"{path}: cannot be read ({error.strerror}); copy the whole folder")
+def _read(path: Path, size: int = -1) -> bytes:
+    """The content of a file, or its first `size` bytes."""
+    try:
+        with path.open("rb") as file:
+            return file.read(size)
+    except OSError as error:
+        raise DataFormatError(f"{path}: cannot be read ({error.strerror}); copy the whole folder") from error
 
 
 def _names(content: bytes) -> list[str]:
@@ -381,18 +375,12 @@ def _names(content: bytes) -> list[str]:
 
 def _rows(folder: Path, manifest: FeatureManifest) -> Float32:
     path = folder / FEATURES
-    begin = header(manifest.count, manifest.dimension)
+    shape = manifest.count, manifest.dimension
+    begin = header(*shape)
     wanted = len(begin) + 4 * manifest.count * manifest.dimension
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            found = file.read(len(begin))
-    except OSError as error:
-        raise _unread(path, error) from error
+    found, size = _read(path, len(begin)), path.stat().st_size
     if size != wanted:
         raise DataFormatError(f"{path}: {size:,} bytes, wanted {wanted:,}; it is cut off or changed: copy it again")
     if found != begin:
-        raise DataFormatError(
-            f"{path}: does not begin as float32 ({manifest.count}, {manifest.dimension}); copy it again"
-        )
-    return np.memmap(path, np.float32, "r", len(begin), (manifest.count, manifest.dimension))
+        raise DataFormatError(f"{path}: wanted the header of float32 {shape}; it is changed: copy it again")
+    return np.memmap(path, np.float32, "r", len(begin), shape)

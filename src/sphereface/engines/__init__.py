@@ -1,1 +1,1 @@
-"""Model file and contract to a function on arrays."""
+"""Model files as functions on arrays."""

@@ -1,4 +1,4 @@
-"""Engines by name: a model file becomes a network that one of them runs."""
+"""Engines by name: they open the network of a model file."""
 
 from pathlib import Path
 from typing import Literal, Protocol, get_args
@@ -14,7 +14,7 @@ Engine = Literal["onnxruntime", "torch"]
 
 
 class Network(Protocol):
-    """What an engine makes of a model file."""
+    """A network that an engine runs."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -25,7 +25,7 @@ class Network(Protocol):
 
 
 def choose_engine(path: str | Path, engine: str = "auto", *, device: str = "cpu") -> Engine:
-    """The engine for a model file: onnxruntime, unless torch is asked for by its name or by a device of its own."""
+    """The engine for a model file: `auto` is onnxruntime on the cpu, and torch on other devices."""
     path = Path(path)
     if path.suffix not in (".onnx", ".safetensors"):
         raise ModelFileError(f"{path}: wanted an .onnx embedder with a card, or our .safetensors")
@@ -37,9 +37,9 @@ def choose_engine(path: str | Path, engine: str = "auto", *, device: str = "cpu"
         case _:
             raise UserError(f"unknown engine {engine!r}; choose one of auto, {', '.join(get_args(Engine))}")
     if chosen == "torch" and path.suffix == ".onnx":
-        raise UserError(f"{path}: torch runs our .safetensors only; take the engine onnxruntime, on the device cpu")
+        raise UserError(f"{path}: torch runs our .safetensors only; use the engine onnxruntime on the device cpu")
     if chosen == "onnxruntime" and device != "cpu":
-        raise UserError(f"device is {device!r}; onnxruntime runs on the cpu here: take the engine torch for another")
+        raise UserError(f"device is {device!r}; onnxruntime runs on the cpu only: use the engine torch")
     return chosen
 
 

@@ -1,8 +1,8 @@
-"""Our `.safetensors` models as ONNX, without torch: the networks are regular enough to be written down.
+"""Our `.safetensors` models as ONNX, without torch: the graph follows from the tensors' names.
 
-The tensors' names tell the graph. `stages.0`, `stages.1`, ... follow one another: a convolution, its batch norm if it
-has one, its PReLU, or a residual unit, whose `body.0`, `body.1`, ... are the same again; `fc1` ends it. In evaluation a
-batch norm is a scale and a shift for each channel, so it disappears into the convolution before it.
+`stages.0`, `stages.1`, ... are a sequence: a convolution, an optional batch norm, a PReLU, or a residual unit with the
+same layers as `body.0`, `body.1`, ...; `fc1` is the last layer. In evaluation a batch norm is a scale and a shift for
+each channel, which are merged into the convolution before it.
 """
 
 import contextlib
@@ -24,19 +24,19 @@ from sphereface.zoo import ModelFile
 if TYPE_CHECKING:
     from onnx import GraphProto
 
-VERSION = 3  # of what is written here: a cached file of another version is not used
+VERSION = 3  # of the graphs written here; cached files of other versions are ignored
 EPSILON = 1e-5  # torch's, in a batch norm
 TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 
 
 def as_onnx(file: ModelFile) -> bytes:
-    """A `.safetensors` model as ONNX: from the cache, or written now and kept there."""
+    """A `.safetensors` model as ONNX, from the cache or converted and cached."""
     kept = cache_folder() / f"{file.sha256}-{VERSION}.onnx"
     try:
         return kept.read_bytes()
-    except OSError:  # not there, or not to be read
+    except OSError:  # missing or unreadable
         model = convert(file.content, file.card, source=str(file.path))
-    with contextlib.suppress(OSError):  # a disk that is full or not ours to write on: the next start converts again
+    with contextlib.suppress(OSError):  # a full or read-only disk: the next start converts again
         kept.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(kept) as place:
             place.write(model)
@@ -44,13 +44,13 @@ def as_onnx(file: ModelFile) -> bytes:
 
 
 def cache_folder() -> Path:
-    """Where converted models are kept: $SPHEREFACE_CACHE, or `sphereface` in the user's own cache folder."""
+    """The folder of converted models: $SPHEREFACE_CACHE, or `sphereface` in the user's cache folder."""
     own = os.environ.get("SPHEREFACE_CACHE")
     return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sphereface"
 
 
 def convert(content: bytes, card: Card, *, source: str) -> bytes:
-    """The bytes of a `.safetensors` model as those of an ONNX file with the same card; `source` names it in errors."""
+    """The content of a `.safetensors` model as an ONNX file with the same card; `source` names the model in errors."""
     if card.architecture is None:
         raise ModelFileError(f"{source}: its card names no architecture; save it with sphereface.models.save_model")
     crop = CROPS["112x96"]
@@ -60,7 +60,7 @@ def convert(content: bytes, card: Card, *, source: str) -> bytes:
         target=("features", ("N", card.architecture.features)),
         about={METADATA_KEY: card.model_dump_json()},
     )
-    with np.errstate(over="ignore", invalid="ignore"):  # weights that are not finite give features that are not
+    with np.errstate(over="ignore", invalid="ignore"):  # non-finite weights give non-finite features
         _Writer(_tensors(content, source), model.graph, source).network(card.architecture)
     return written(model)
 
@@ -73,7 +73,7 @@ def _tensors(content: bytes, source: str) -> dict[str, Float32]:
     tensors = {}
     for name, tensor in listed:
         if name.endswith("num_batches_tracked"):
-            continue  # training's
+            continue  # a counter of training
         if tensor["dtype"] == "BF16":  # the upper half of a float32
             values = (np.frombuffer(tensor["data"], "<u2").astype(np.uint32) << 16).view(np.float32)
         elif tensor["dtype"] in TYPES:
@@ -85,12 +85,12 @@ def _tensors(content: bytes, source: str) -> dict[str, Float32]:
 
 
 class _Writer:
-    """Layers become the parts of a graph; every tensor must find its place."""
+    """Writes layers as nodes of a graph; a missing or an unused tensor is an error."""
 
     def __init__(self, tensors: dict[str, Float32], graph: "GraphProto", source: str) -> None:
         self.tensors, self.graph, self.source = tensors, graph, source
         self.channels = 3
-        self.units: list[int] = []  # of each stage that was opened so far
+        self.units: list[int] = []  # of each stage so far
 
     def network(self, architecture: Architecture) -> None:
         """faces -> stages -> fc1 -> features."""
@@ -100,29 +100,27 @@ class _Writer:
         self.require_depth(architecture.name)
         crop, halved = CROPS["112x96"], len(self.units)
         flat = self.channels * (crop.height >> halved) * (crop.width >> halved)
-        weight = self.take("fc1.weight", (architecture.features, flat))
-        bias = self.take("fc1.bias", (architecture.features,))
+        add_constant(self.graph, "fc1.weight", self.take("fc1.weight", (architecture.features, flat)))
+        add_constant(self.graph, "fc1.bias", self.take("fc1.bias", (architecture.features,)))
         if self.tensors:
             raise self.stray(f"tensor {min(self.tensors)!r}")
         end = "fc1" if architecture.last_relu else "features"
-        add_constant(self.graph, "fc1.weight", weight)
-        add_constant(self.graph, "fc1.bias", bias)
         self.graph.node.append(operation("Flatten", [x], "flat"))
         self.graph.node.append(operation("Gemm", ["flat", "fc1.weight", "fc1.bias"], end, transB=1))
         if architecture.last_relu:
             self.graph.node.append(operation("Relu", ["fc1"], "features"))
 
     def require_depth(self, name: str) -> None:
-        """Raise unless the stages are those of a network by its name."""
+        """Raise unless the stages are those of the network called `name`."""
         if name not in STAGES:
             raise ModelFileError(f"{self.source}: its card names {name!r}; this version knows {', '.join(STAGES)}")
         if tuple(self.units) != STAGES[name]:
-            found = f"stages of {', '.join(map(str, self.units)) or 'no'} residual units"
+            found = ", ".join(map(str, self.units)) or "no"
             wanted = ", ".join(map(str, STAGES[name]))
-            raise self.stray(f"{found}, where {name} has {wanted}")
+            raise self.stray(f"stages of {found} residual units, where {name} has {wanted}")
 
     def chain(self, x: str, prefix: str, *, stride: int) -> str:
-        """The layers of a sequence one after another, from x to the name that is returned."""
+        """The layers of a sequence, applied to x; returns the name of the output."""
         place = 0
         while True:
             here, after = f"{prefix}.{place}", f"{prefix}.{place + 1}"
@@ -143,7 +141,7 @@ class _Writer:
                 return x
 
     def convolution(self, x: str, name: str, *, norm: str | None, stride: int) -> None:
-        """A 3x3 convolution, and in it the batch norm that follows: (wx + b - mean) / deviation * gain + shift."""
+        """A 3x3 convolution, merged with the batch norm after it: (wx + b - mean) / deviation * gain + shift."""
         width = len(self.tensors[f"{name}.weight"])
         weight = self.take(f"{name}.weight", (width, self.channels, 3, 3)).astype(np.float64)
         bias = np.zeros(width)
@@ -164,13 +162,13 @@ class _Writer:
         self.units += [0] if stride == 2 else []
 
     def prelu(self, x: str, name: str) -> None:
-        """PReLU with one slope a channel."""
+        """PReLU with a slope for each channel."""
         slopes = self.take(f"{name}.weight", (self.channels,)).reshape(-1, 1, 1)
         add_constant(self.graph, f"{name}.weight", slopes)
         self.graph.node.append(operation("PRelu", [x, f"{name}.weight"], name))
 
     def take(self, name: str, shape: tuple[int, ...]) -> Float32:
-        """A tensor that is needed now and never again."""
+        """Remove and return a tensor; raise unless it is there with this shape."""
         tensor = self.tensors.pop(name, None)
         if tensor is None or tensor.shape != shape:
             found = None if tensor is None else tensor.shape
@@ -178,5 +176,5 @@ class _Writer:
         return tensor
 
     def stray(self, what: str) -> ModelFileError:
-        """The error for what has no place in the network."""
+        """The error for weights that do not match the card."""
         return ModelFileError(f"{self.source}: {what}: weights and card do not belong together; save it again")

@@ -1,4 +1,4 @@
-"""Our networks run by torch: for a device that onnxruntime has no part for, and to check the others against."""
+"""Our networks in torch: for devices other than the cpu, and as the reference for other engines."""
 
 import threading
 from collections.abc import Iterator
@@ -13,25 +13,22 @@ from sphereface.zoo import ModelFile
 if TYPE_CHECKING:
     from torch import nn
 
-
 _counting = threading.Lock()
 
 
 class TorchNetwork:
     """A network (N, 3, 112, 96) -> (N, D) from a `.safetensors` file.
 
-    A number of `threads` is in force while it runs; torch's own is restored after each run. Networks with a number take
-    turns, and a Python thread that starts during a run may inherit that run's number.
+    With `threads`, a run sets torch's number of threads and restores it afterwards. Such runs exclude one another, and
+    a Python thread that starts during a run may inherit its number.
     """
 
     def __init__(self, file: ModelFile, *, threads: int | None = None, device: str = "cpu") -> None:
         try:
             import torch
         except ModuleNotFoundError as error:
-            raise ImportError(
-                "the engine torch needs torch, which is not installed; onnxruntime runs the same models without it",
-                name=error.name,
-            ) from error
+            message = "the engine torch needs torch, which is not installed; use the engine onnxruntime"
+            raise ImportError(message, name=error.name) from error
         from sphereface.models.files import network_of
         from sphereface.models.spherefacenet import HEIGHT, WIDTH
 
@@ -46,11 +43,11 @@ class TorchNetwork:
 
 
 def run_network(net: "nn.Module", inputs: Float32) -> Float32:
-    """Features (N, D) of preprocessed faces (N, 3, H, W), by a network on its own device; its mode is the caller's."""
+    """Features (N, D) of preprocessed faces (N, 3, H, W), on the network's device and in its current mode."""
     import torch
 
     device = next(net.parameters()).device
-    # TF32 would keep 10 bits of each number: features would differ from other engines' in the third digit.
+    # TF32 keeps 10 bits of each number: features would differ from those of other engines in the third digit.
     with torch.inference_mode(), torch.backends.cudnn.flags(allow_tf32=False):
         faces = torch.from_numpy(inputs).to(device, memory_format=torch.channels_last)
         return np.asarray(net(faces).float().cpu().numpy(), np.float32)
@@ -58,7 +55,7 @@ def run_network(net: "nn.Module", inputs: Float32) -> Float32:
 
 @contextmanager
 def torch_threads(number: int | None) -> Iterator[None]:
-    """Let torch compute with a number of threads for as long as the block runs; None leaves it as it is."""
+    """Set torch's number of threads inside the block; None leaves it unchanged."""
     import torch
 
     if number is None:

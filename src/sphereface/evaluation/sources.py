@@ -1,4 +1,4 @@
-"""Where the features of a set come from: a model that makes them now, or the files that `sphereface embed` wrote."""
+"""Features of a set: from a model that embeds its faces now, or from the files that `sphereface embed` wrote."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,25 +31,25 @@ from sphereface.errors import (
 from sphereface.evaluation.streaming.scores import map_features
 from sphereface.progress import Progress, silent
 
-PIECE = 256  # faces that are held as pixels at a time
+PIECE = 256  # faces held as pixels at a time
 ADVICE = ("; it was left out when the set was embedded: mend it and embed again, or ", Setting("missing", "skip"))
 
 PathLike = str | Path
 
 
 class Embeds(Protocol):
-    """What turns faces into features: an `Embedder`, or anything with a card and such a method."""
+    """A model that makes features of faces, such as an `Embedder`."""
 
     @property
     def card(self) -> Card:
-        """What faces it wants, and what its features are of."""
+        """The model's card: the faces that it takes, and its features."""
 
     def embed(self, faces: UInt8, /) -> Float32:
         """Features (N, D) of faces (N, H, W, 3) uint8 RGB."""
 
 
 class NoneUsable(DataFormatError):
-    """None of some images has a feature."""
+    """No image of a list has a feature."""
 
 
 class Gathered(NamedTuple):
@@ -57,7 +57,7 @@ class Gathered(NamedTuple):
 
     features: Float32
     rows: dict[int, int]  # by the image's place in the set
-    unreadable: dict[str, str]  # by its path
+    unreadable: dict[str, str]  # reasons by path
 
 
 def gather(
@@ -69,7 +69,7 @@ def gather(
     piece: int = PIECE,
     progress: Progress = silent,
 ) -> Gathered:
-    """Embed some images of a set, `piece` at a time; one that cannot be read is an error (`fail`) or noted (`skip`)."""
+    """Embed some images of a set, `piece` at a time; an unreadable one is an error (`fail`) or noted (`skip`)."""
     wanted, crop = list(dict.fromkeys(places)), embedder.card.preprocessing.crop
     features = np.zeros((0, 0), np.float32)
     rows: dict[int, int] = {}
@@ -83,7 +83,7 @@ def gather(
         if pixels:
             found = embedder.embed(np.stack(pixels))
             _refuse_broken(found, [faces.paths[place] for place in islice(rows, first, None)])
-            if not first:  # room for all at once: to join pieces at the end would take the memory twice
+            if not first:  # memory for all at once: joining pieces at the end would take it twice
                 features = np.empty((len(wanted), found.shape[1]), np.float32)
             features[first : len(rows)] = found
         progress(min(start + piece, len(wanted)), len(wanted))
@@ -94,12 +94,12 @@ def gather(
 def refuse_none(rows: Mapping[int, int], unreadable: Mapping[str, str]) -> None:
     """Raise if none of the listed images has a feature."""
     if not rows:
-        why = "; ".join(f"{path}: {reason}" for path, reason in list(unreadable.items())[:1])
-        raise NoneUsable(f"none of the listed images can be used ({why or 'none is there'}); nothing to score")
+        why = next((f"{path}: {reason}" for path, reason in unreadable.items()), "none is in the set")
+        raise NoneUsable(f"none of the listed images can be used ({why}); wanted at least 1")
 
 
 def _refuse_broken(features: Float32, paths: Sequence[str]) -> None:
-    """Raise if a model's features are not finite: at once, not after hours of embedding."""
+    """Raise if a model's features are not finite, during embedding rather than after it."""
     broken = np.flatnonzero(~np.isfinite(features).all(1))
     if len(broken):
         raise JobFailed(
@@ -108,77 +108,54 @@ def _refuse_broken(features: Float32, paths: Sequence[str]) -> None:
         )
 
 
-class Source(Protocol):
-    """Images that have features, or will have them once they are asked for."""
-
-    @property
-    def name(self) -> str:
-        """What the set is called."""
-
-    @property
-    def card(self) -> Card:
-        """What the features are of."""
-
-    @property
-    def paths(self) -> Sequence[str]:
-        """All images of the set, those that cannot be read among them."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a result has to say about the set."""
-
-    def gather(self, places: Iterable[int], /, *, missing: Missing = "fail", progress: Progress = silent) -> Gathered:
-        """Features of some images; those that cannot be read are errors (`fail`) or noted (`skip`)."""
-
-
 @dataclass(frozen=True, eq=False)
 class Fresh:
-    """Faces that a model embeds now."""
+    """Faces and the model that embeds them on demand."""
 
-    name: str
+    name: str  # of the set
     embedder: Embeds
     faces: FaceSet
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # on the set, for results
 
     @property
     def card(self) -> Card:
-        """The model's."""
+        """The model's card."""
         return self.embedder.card
 
     @property
     def paths(self) -> Sequence[str]:
-        """All images of the set."""
+        """All images of the set, unreadable ones included."""
         return self.faces.paths
 
     def gather(self, places: Iterable[int], /, *, missing: Missing = "fail", progress: Progress = silent) -> Gathered:
-        """Embed some images."""
+        """Embed some images; unreadable ones are errors (`fail`) or noted (`skip`)."""
         return gather(self.embedder, self.faces, places, missing=missing, progress=progress)
 
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """Features that were made before; what could not be read then stands behind the others, without a feature."""
+    """Stored features; the images that were unreadable follow the others, without a feature."""
 
     features: FeatureStore
     notes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """What the set was called that was embedded."""
+        """The name of the embedded set."""
         return Path(self.features.manifests[0].source).name if self.features.manifests else "features"
 
     @property
     def card(self) -> Card:
-        """The one that the features were made with."""
+        """The card of the model that made the features."""
         return self.features.card
 
     @cached_property
     def paths(self) -> list[str]:
-        """All images of the set that was embedded."""
+        """All images of the embedded set, unreadable ones included."""
         return [*self.features.paths, *self.features.unreadable]
 
     def gather(self, places: Iterable[int], /, *, missing: Missing = "fail", progress: Progress = silent) -> Gathered:
-        """Read the features of some images."""
+        """Read the features of some images; unreadable ones are errors (`fail`) or noted (`skip`)."""
         wanted = list(dict.fromkeys(places))
         kept = [place for place in wanted if place < len(self.features)]
         skipping, why = Skipping(missing, ADVICE), self.features.unreadable
@@ -197,24 +174,27 @@ class Stored:
         return Gathered(found, rows, skipping.reasons)
 
 
-def open_source(given: Embeds | FeatureStore, folder: Path | None) -> Source:
-    """A model with the set of faces in `folder`, which must be as its card wants them; or stored features.
+Source = Fresh | Stored
 
-    Features need no faces; those of a set in `folder` with another alignment than theirs are refused.
+
+def open_source(given: Embeds | FeatureStore, folder: Path | None) -> Source:
+    """A model with the set of faces in `folder`, aligned as its card states; or stored features.
+
+    Features need no faces; a `folder` with another alignment than theirs is an error.
     """
     if isinstance(given, FeatureStore):
         if folder is not None:
-            _require_kin(folder, given.card)
+            _require_alignment(folder, given.card)
         return Stored(given)
     if folder is None:
-        raise UserError("a model without faces; name the set of aligned ones, or give stored features instead")
+        raise UserError("a model without faces; name a set of aligned faces, or give stored features instead")
     faces = open_set(folder)
     note = require_faces(folder, faces, given.card.preprocessing.alignment)
     return Fresh(folder.name, given, faces, (note,) if note else ())
 
 
-def _require_kin(folder: Path, card: Card) -> None:
-    """Raise if faces, by their manifest, cannot be those, or one model's of those, that features were made of."""
+def _require_alignment(folder: Path, card: Card) -> None:
+    """Raise if the manifest of a set of faces has another alignment than every model of the features."""
     manifest = read_manifest(folder)
     if manifest is None:
         return
@@ -224,7 +204,7 @@ def _require_kin(folder: Path, card: Card) -> None:
     if made.template != wanted.template or made.crop not in crops:
         raise ContractMismatch(
             f"{folder}: faces aligned to template {made.template}, crop {made.crop}; the features are of template "
-            f"{wanted.template}, crop {wanted.crop}: name the set that was embedded, or its lists alone"
+            f"{wanted.template}, crop {wanted.crop}: name the embedded set, or its lists only"
         )
 
 
@@ -232,7 +212,7 @@ def _require_kin(folder: Path, card: Card) -> None:
 class WholeSet:
     """Features (N, D) of a set's images, not normalised, with their paths and people."""
 
-    data: str  # its name
+    data: str  # name of the set
     features: Float32
     labels: Int64  # (N,): places in `people`
     people: list[str]
@@ -243,7 +223,7 @@ class WholeSet:
 
     @property
     def gathered(self) -> Gathered:
-        """The features as the judge of pairs takes them."""
+        """The features with the images' places as rows."""
         return Gathered(self.features, {place: place for place in range(len(self.paths))}, self.unreadable)
 
 
@@ -254,19 +234,17 @@ def embed_whole(
     missing: Missing = "fail",
     progress: Progress = silent,
 ) -> WholeSet:
-    """The features of a set of aligned faces; with a `FeatureStore`, `faces` are not needed and nothing is embedded.
+    """The features of a set of aligned faces; a `FeatureStore` is read, without `faces`.
 
-    An image that cannot be read is an error (`fail`) or noted (`skip`).
+    An unreadable image is an error (`fail`) or noted (`skip`).
     """
     if isinstance(source, FeatureStore):
         for path, reason in source.unreadable.items() if missing == "fail" else ():
             raise UnreadableImage(path, reason, *ADVICE)
         require_finite(source)
-        name = Path(source.manifests[0].source).name if source.manifests else "features"
-        rows = np.asarray(source.rows[0 : len(source)])
-        return WholeSet(
-            name, rows, source.labels, list(source.people), list(source.paths), source.card, source.unreadable
-        )
+        rows, paths = np.asarray(source.rows[0 : len(source)]), list(source.paths)
+        name, people = Stored(source).name, list(source.people)
+        return WholeSet(name, rows, source.labels, people, paths, source.card, source.unreadable)
     if faces is None:
         raise UserError("no set of faces is named; wanted a folder with a folder for each person, or a feature store")
     folder = Path(faces)
@@ -287,10 +265,10 @@ def embed_whole(
 
 
 def find_images(names: Iterable[str], paths: Sequence[str], *, anywhere: bool = False) -> dict[str, int]:
-    """The places of listed images among paths, as far as they are there, whatever the suffix.
+    """The places of listed images among paths, with any suffix; absent images are left out.
 
-    A list may say `.jpg` where a face is `.png`; `anywhere`: and `5.jpg` where it is `loose_crop/5.png`. A name that
-    may be two images is an error, and so are two names for one.
+    A list may have `.jpg` where a face is `.png`; with `anywhere`, also `5.jpg` where it is `loose_crop/5.png`. A name
+    that matches two images is an error, and so are two names for one image.
     """
     exact = {path: place for place, path in enumerate(paths)}
     alike: dict[str, list[int]] = {}
@@ -307,7 +285,9 @@ def find_images(names: Iterable[str], paths: Sequence[str], *, anywhere: bool = 
         for place in places:
             found[name] = place
             if owners.setdefault(place, name) != name:
-                raise DataFormatError(f"{paths[place]} may be {owners[place]} and {name}; wanted one of each")
+                raise DataFormatError(
+                    f"{paths[place]} may be {owners[place]} and {name}; wanted one name for each image"
+                )
     return found
 
 
@@ -323,29 +303,34 @@ def _bare(path: str) -> str:
 
 
 def open_listed(features: PathLike | Sequence[PathLike], images: Sequence[MegaFaceImage], listed: PathLike) -> Floating:
-    """Features (N, D) of the images of a list, in its order, mapped and not read.
+    """Features (N, D) of the images of a list, in its order, as memory maps.
 
-    They are in a `.npy` or a devkit's `.bin` in that order already; or in folders that `embed` wrote, one for each
-    model, where images are found by their names, whatever the suffix. Several models' are joined.
+    The source is a `.npy` or a devkit's `.bin` in that order; or folders that `embed` wrote, one for each model, where
+    images are found by name, with any suffix. Features of several models are joined.
     """
     paths = [Path(features)] if isinstance(features, str | Path) else [Path(path) for path in features]
     if len(paths) == 1 and not paths[0].is_dir():
-        return _in_order_already(paths[0], len(images), listed)
+        found = map_features(paths[0])
+        if len(found) != len(images):
+            raise DataFormatError(
+                f"{paths[0]}: {len(found):,} features; wanted {len(images):,}, one for each image of {listed}"
+            )
+        return found
     files = [path for path in paths if not path.is_dir()]
     if files:
         raise DataFormatError(f"{files[0]}: no folder; features of several models are joined from folders of embed")
     stored = open_stored(paths)
     order = _places(images, stored, " and ".join(map(str, paths)), listed)
     rows = stored.rows if np.array_equal(order, np.arange(len(stored))) else RowsInOrder(stored.rows, order)
-    return cast(Floating, rows)  # sliced and indexed as an array is, and that is all that is done with it
+    return cast(Floating, rows)  # callers only slice and index it, as an array
 
 
 def open_stored(folders: Sequence[PathLike]) -> FeatureStore:
-    """The features of a set that `embed` wrote, or those of several models joined; errors name the folders."""
+    """The features that `embed` wrote, those of several models joined; errors name the folders."""
     for folder in folders:
         if Path(folder).is_dir() and not holds_features(folder):
             raise DataFormatError(
-                f"{folder}: no features here; if it holds aligned faces, make them with sphereface embed {folder} "
+                f"{folder}: no features here; if it holds aligned faces, embed them with sphereface embed {folder} "
                 "FEATURES --model FILE, and name FEATURES instead"
             )
     parts = [open_features(folder) for folder in folders]
@@ -357,15 +342,8 @@ def open_stored(folders: Sequence[PathLike]) -> FeatureStore:
         raise DataFormatError(f"{' and '.join(map(str, folders))}: {error}") from error
 
 
-def _in_order_already(path: Path, count: int, listed: PathLike) -> Floating:
-    features = map_features(path)
-    if len(features) != count:
-        raise DataFormatError(f"{path}: {len(features):,} features; wanted {count:,}, one for each image of {listed}")
-    return features
-
-
 def _places(images: Sequence[MegaFaceImage], stored: FeatureStore, where: str, listed: PathLike) -> Integers:
-    """The row of each listed image, each of which must be there."""
+    """The row of each listed image; raises if one is absent."""
     names = [image.path for image in images]
     try:
         found = find_images(names, stored.paths)
@@ -373,7 +351,7 @@ def _places(images: Sequence[MegaFaceImage], stored: FeatureStore, where: str, l
         raise DataFormatError(f"{where}: {error}") from error
     absent = [name for name in names if name not in found]
     if absent:
-        why = stored.unreadable.get(absent[0], "not in the set that was embedded")
+        why = stored.unreadable.get(absent[0], "not in the embedded set")
         raise DataFormatError(
             f"{where}: {len(absent):,} of {len(names):,} images of {listed} have no features, such as {absent[0]} "
             f"({why}); align with --misses centre and embed again"

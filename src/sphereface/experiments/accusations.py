@@ -1,8 +1,8 @@
-"""How often `--groups` names a look of a network that learned from as many of both, and what such a finding is made of.
+"""False findings of `--groups` for a network trained on as many people of both looks: their rate and their causes.
 
-A finding may come from the network, which treats two looks differently by the chance of its training, or from who
-happens to be in the test. New people are therefore tested twice: as they are dressed, and with all colours exchanged.
-Then whoever was red is blue, so that the part of the people turns round and the part of the network stays.
+A finding may be caused by the network, which treats two looks differently by chance of its training, or by the choice
+of people in the test. So each crowd of new people is tested twice: with their looks, and with all looks exchanged. The
+exchange inverts the effect of the people on the ratio of error rates, and keeps the effect of the network.
 """
 
 from collections.abc import Sequence
@@ -24,58 +24,58 @@ from sphereface.experiments.two_looks import LOOKS, dressed, every_other_family
 from sphereface.metrics.group_rates import HALF, Which
 from sphereface.progress import Progress
 
-LEVEL = 0.05  # up to which p is kept; above, a test found nothing at any level that people use
+LEVEL = 0.05  # largest p-value of a finding that is kept; common levels are not higher
 
 
 class Verdict(NamedTuple):
-    """What groups showed of some people in one dress."""
+    """Ratio of the error rates of two groups, and the p-value of a finding, for one assignment of looks."""
 
     ratio: dict[Which, float]  # the rate of blue people over that of red ones
-    p: float | None  # of the surest finding at 5 %, corrected; None if there is none
+    p: float | None  # lowest corrected p-value of a finding at 5 %; None without a finding
 
 
 class Crowd(NamedTuple):
-    """The same new people, dressed one way and the other."""
+    """The same new people with their looks, and with all looks exchanged."""
 
     as_drawn: Verdict
     exchanged: Verdict
 
     def network(self, which: Which) -> float:
-        """The logarithm of blue over red that stays when all colours are exchanged."""
+        """The network's part in the logarithm of blue over red: it is the same after the exchange."""
         return (log(self.as_drawn.ratio[which]) + log(self.exchanged.ratio[which])) / 2
 
     def people(self, which: Which) -> float:
-        """The part that turns round with the colours."""
+        """The people's part in the logarithm of blue over red: the exchange inverts it."""
         return (log(self.as_drawn.ratio[which]) - log(self.exchanged.ratio[which])) / 2
 
 
 class Accusations(NamedTuple):
-    """A network on many crowds."""
+    """The verdicts on one network for many crowds."""
 
     seed: int
     crowds: tuple[Crowd, ...]
 
     @property
     def tests(self) -> int:
-        """How many there were, two of each crowd."""
+        """Number of tests: two for each crowd."""
         return 2 * len(self.crowds)
 
     def named(self, level: float) -> int:
-        """In how many of them a look was named at this level."""
+        """Number of tests with a finding at this level."""
         return sum(test.p is not None and test.p <= level for crowd in self.crowds for test in crowd)
 
     def network(self, which: Which) -> tuple[float, float, float]:
-        """The network's own blue over red, the geometric mean of all crowds, and two standard errors to either side."""
+        """The network's part in blue over red: geometric mean over crowds, minus and plus two standard errors."""
         parts = [crowd.network(which) for crowd in self.crowds]
         middle, error = float(np.mean(parts)), float(np.std(parts, ddof=1)) / len(parts) ** 0.5
         return exp(middle), exp(middle - 2 * error), exp(middle + 2 * error)
 
     def people(self, which: Which) -> float:
-        """The factor by which who is in a test moves the ratio: one standard deviation of its logarithm."""
+        """The factor by which the choice of people changes the ratio: one standard deviation of its logarithm."""
         return exp(float(np.mean([crowd.people(which) ** 2 for crowd in self.crowds])) ** 0.5)
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """The result as a JSON object."""
         return {
             "seed": self.seed,
             "network": {which: self.network(which) for which in WHICH},
@@ -96,34 +96,27 @@ def try_crowds(
     workers: int,
     progress: Progress,
 ) -> Accusations:
-    """Test a network on so many crowds of new people, none of whom is in another crowd or in the experiment's test."""
+    """Test a network on crowds of new people; no person is in two crowds or in the experiment's test."""
     first = TEST + people
     if first + crowds * people > DISTRACTORS:
-        raise UserError(f"{crowds} crowds of {people} people; only {DISTRACTORS - first:,} are left to draw from")
+        raise UserError(
+            f"{crowds} crowds of {people} people; only {DISTRACTORS - first:,} people are left: take fewer crowds"
+        )
     population, blue = SyntheticPeople(seed=seed), every_other_family(people)
     done = []
     for crowd in range(crowds):
         start = first + crowd * people
         faces, labels = population.faces(range(start, start + people), photos, workers=workers)
-        tests = [
-            _told(judge(embedder, faces, labels, dress, far=far, rounds=rounds, error=LEVEL)) for dress in (blue, ~blue)
-        ]
-        done.append(Crowd(*tests))
+        reports = [judge(embedder, faces, labels, look, far=far, rounds=rounds, error=LEVEL) for look in (blue, ~blue)]
+        done.append(Crowd(*map(_verdict, reports)))
         progress(crowd + 1, crowds)
     return Accusations(seed, tuple(done))
 
 
 def judge(
-    embedder: Embedder,
-    faces: Image,
-    labels: Int64,
-    blue: Bools,
-    *,
-    far: float,
-    rounds: int,
-    error: float,
+    embedder: Embedder, faces: Image, labels: Int64, blue: Bools, *, far: float, rounds: int, error: float
 ) -> GroupReport:
-    """What `evaluate folder --groups` says of faces (N, H, W, 3), after these of the people, (P,), got blue."""
+    """The report of `evaluate folder --groups` on faces (N, H, W, 3), with the people of a mask (P,) in blue."""
     people = [f"p{person:04d}" for person in range(len(blue))]
     looks = {name: LOOKS[int(is_blue)] for name, is_blue in zip(people, blue, strict=True)}
     whole = WholeSet(
@@ -140,13 +133,13 @@ def judge(
 
 
 def named_at(level: float, networks: Sequence[Accusations]) -> tuple[int, int]:
-    """In how many tests of some networks a look was named, and of how many."""
+    """Number of tests of several networks with a finding at this level, and number of all tests."""
     return sum(each.named(level) for each in networks), sum(each.tests for each in networks)
 
 
-def _told(report: GroupReport) -> Verdict:
+def _verdict(report: GroupReport) -> Verdict:
     lines = {line.name: line for line in report.attributes[0].groups}
-    # Half an error is added to each count, as findings do it: 0 has no logarithm.
+    # Half an error is added to each count, as in findings: 0 has no logarithm.
     fmr, fnmr = (
         {look: getattr(lines[look], rate).value + HALF / getattr(lines[look], trials) for look in LOOKS}
         for rate, trials in (("fmr", "different"), ("fnmr", "same"))

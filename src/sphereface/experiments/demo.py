@@ -1,4 +1,4 @@
-"""The first run: five losses on synthetic faces, seen on a sphere and tested on people who were never seen."""
+"""The demo: five losses on synthetic faces, with 3-D features on a sphere and a test on people outside training."""
 
 import time
 from collections.abc import Callable
@@ -11,21 +11,9 @@ import torch
 
 from sphereface.arrays import Float32
 from sphereface.data.synthetic.people import VERSION, SyntheticPeople
+from sphereface.experiments import openset
 from sphereface.experiments.loop import Step, extract
-from sphereface.experiments.openset import (
-    CONTENDERS,
-    FAR,
-    FOLDS,
-    NET,
-    TEST,
-    TRAIN,
-    Measured,
-    Scale,
-    draw,
-    draw_sets,
-    measure,
-    train,
-)
+from sphereface.experiments.openset import CONTENDERS, FAR, FOLDS, NET, Measured, Scale
 from sphereface.metrics import roc
 from sphereface.progress import Begin, Progress
 from sphereface.reports import figures
@@ -35,7 +23,7 @@ SPHERE_PEOPLE = 6
 
 
 class Row(NamedTuple):
-    """One line of the table."""
+    """One row of the table."""
 
     loss: str
     accuracy: float
@@ -47,7 +35,7 @@ class Row(NamedTuple):
 
 @dataclass
 class Findings:
-    """What is known so far; a report can be made of it at any time."""
+    """The results so far; `report` makes a page of them at any time."""
 
     seed: int
     scale: Scale
@@ -58,7 +46,7 @@ class Findings:
     finished: bool = False
 
     def rows(self) -> list[Row]:
-        """The table, in the order of the contenders."""
+        """The rows of the table, in the order of the contenders."""
         rates = {contender.name: contender.lr for contender in CONTENDERS}
         return [
             Row(name, found.accuracy(), found.tar(), found.fisher(), found.rank_1(), rates[name])
@@ -66,7 +54,7 @@ class Findings:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """The result as a JSON object."""
         return {
             "seed": self.seed,
             "synthetic_version": VERSION,
@@ -78,20 +66,20 @@ class Findings:
 
 
 def run_demo(scale: Scale, folder: Path, *, seed: int, workers: int, begin: Begin) -> Findings:
-    """Train and test all contenders; the report in `folder` grows as they come in, and is whole at every moment.
+    """Train and test all contenders; the report in `folder` is written again after each, and is always complete HTML.
 
-    An interrupt ends the run early with what is known by then; `finished` says whether it is all.
+    An interrupt ends the run early with the results so far, and `finished` is False.
     """
     found = Findings(seed=seed, scale=scale)
     start = time.perf_counter()
     try:
         _spheres(found, folder, workers, begin)
-        sets = draw_sets(scale, workers=workers, progress=begin("drawing faces"))
+        sets = openset.draw_sets(scale, workers=workers, progress=begin("drawing faces"))
         for contender in CONTENDERS:
-            hear, losses = begin(f"training {contender.name}"), list[float]()
-            net, _ = train(contender, sets.train, scale, seed=seed, on_step=_listen(hear, losses))
+            progress, losses = begin(f"training {contender.name}"), list[float]()
+            net, _ = openset.train(contender, sets.train, scale, seed=seed, on_step=_recorder(progress, losses))
             found.losses[contender.name] = losses
-            found.measured[contender.name] = measure(net, sets)
+            found.measured[contender.name] = openset.measure(net, sets)
             found.seconds = time.perf_counter() - start
             report(found, curves=False).write(folder / "report.html")
         found.finished = True
@@ -102,51 +90,51 @@ def run_demo(scale: Scale, folder: Path, *, seed: int, workers: int, begin: Begi
     return found
 
 
-def _listen(hear: Progress, losses: list[float]) -> Callable[[Step], None]:
+def _recorder(progress: Progress, losses: list[float]) -> Callable[[Step], None]:
     def on_step(step: Step) -> None:
         losses.append(step.loss)
-        hear(step.step, step.steps)
+        progress(step.step, step.steps)
 
     return on_step
 
 
 def _spheres(found: Findings, folder: Path, workers: int, begin: Begin) -> None:
-    """Features of three numbers, for six people: something to look at within the first minute."""
+    """Train with 3-D features on six people, and add their picture to the report within the first minute."""
     scale = found.scale
     small = replace(scale, people=SPHERE_PEOPLE, photos=scale.sphere_photos, steps=scale.sphere_steps)
-    hear = begin("drawing six people")
-    faces = draw(TRAIN, small.people, small.photos, workers=workers, progress=hear)
+    progress = begin("drawing six people")
+    faces = openset.draw(openset.TRAIN, small.people, small.photos, workers=workers, progress=progress)
     features: dict[str, Float32] = {}
     for contender in CONTENDERS:
-        hear = begin(f"3-D features: {contender.name}")
-        net, _ = train(contender, faces, small, seed=found.seed, features=3, on_step=_listen(hear, []))
+        record = _recorder(begin(f"3-D features: {contender.name}"), [])
+        net, _ = openset.train(contender, faces, small, seed=found.seed, features=3, on_step=record)
         features[contender.name] = extract(net, faces.images, mirror=False)
-        if contender in (CONTENDERS[0], CONTENDERS[-1]):  # soon something to look at, then all of it
+        if contender in (CONTENDERS[0], CONTENDERS[-1]):  # an early picture, then the complete one
             found.sphere = figures.spheres(features, faces.people)
             report(found).write(folder / "report.html")
 
 
 def report(found: Findings, *, curves: bool = True) -> Report:
-    """The page, as far as things are known; curves take a few seconds to draw and can wait for the end."""
+    """The page of the results so far; without `curves`, which take a few seconds to draw, it is written sooner."""
     page = Report(
-        "A-Softmax on people it has never seen",
+        "A-Softmax on people outside its training set",
         f"sphereface demo, seed {found.seed}, synthetic faces version {VERSION}, {found.seconds:.0f} s",
     )
     if not found.finished:
-        page.text("This run is not finished, or was interrupted: what follows is what was known by then.", note=True)
+        page.text("This run is not finished, or was interrupted: the page has the results so far.", note=True)
     if found.measured:
         _add_table(page, found)
     if found.sphere is not None:
-        page.heading("Why: the angles between people grow")
+        page.heading("Why: larger angles between people")
         page.figure(
             found.sphere,
-            "Features of only three numbers, so that they can be seen: six people, each dot a photo, on the sphere.",
+            "Features of three numbers, which can be drawn: six people, each dot a photo, on the sphere.",
             wide=True,
         )
     if found.measured and curves:
         _add_curves(page, found)
     _add_faces(page)
-    page.heading("How to repeat this")
+    page.heading("Command")
     page.code(
         f"sphereface demo --seed {found.seed}\n"
         f"network: sphereface4, width {NET['width']}, batch norm, 128 features; torch {torch.__version__}"
@@ -156,7 +144,7 @@ def report(found: Findings, *, curves: bool = True) -> Report:
 
 def _add_table(page: Report, found: Findings) -> None:
     scale = found.scale
-    page.heading("Recognising strangers")
+    page.heading("Recognition of new people")
     page.text(
         f"The same small network was trained {len(CONTENDERS)} times on {scale.people} people, {scale.photos} photos "
         f"each, for {scale.steps} steps, with the same faces in the same order, and tested on {scale.test_people} "
@@ -164,39 +152,38 @@ def _add_table(page: Report, found: Findings) -> None:
     )
     _table(page, found.rows())
     page.text(
-        f"Accuracy: ten folds, mean and threshold from the other nine. TAR: same pairs accepted when {FAR:.0%} of the "
-        "different ones are, over all pairs. Angular Fisher score: scatter within over scatter between people, lower "
-        f"is better. Rank 1: found by another photo among {scale.distractors:,} distractors. One seed: "
-        "results/demo.md has three, and says how sure the differences are."
+        f"Accuracy: ten folds, mean and threshold from the other nine. TAR: same pairs accepted at a FAR of {FAR:.0%}, "
+        "over all pairs. Angular Fisher score: scatter within over scatter between people, lower is better. Rank 1: "
+        f"share of people found by another photo among {scale.distractors:,} distractors. This is one seed; "
+        "results/demo.md has three, with intervals of the differences."
     )
 
 
 def _add_curves(page: Report, found: Findings) -> None:
     page.figure(
         _angles(found.measured),
-        "Angles between two photos of unseen people. The less the two hills overlap, the better.",
+        "Angles between two photos of new people. The less the two distributions overlap, the better.",
         wide=True,
     )
-    page.heading("How many are let in, how many wrongly")
+    page.heading("True and false accept rates")
     curves = {name: roc(measured.pairs.same, measured.scores) for name, measured in found.measured.items()}
     page.figure(
         figures.roc_curves({name: (curve.far, curve.tar) for name, curve in curves.items()}),
-        "Unseen people, the pairs of the ten folds.",
+        "New people, the pairs of the ten folds.",
     )
     page.heading("Training")
     page.figure(
         figures.training_curves(found.losses),
-        "A margin makes the task harder, so its loss stays higher; it is not the loss that we test.",
+        "A margin makes the task harder, so its loss stays higher; the value of the loss is not a test result.",
     )
 
 
 def _add_faces(page: Report) -> None:
     page.heading("The faces")
     population = SyntheticPeople()
-    sample = np.stack([population.face(TEST + person, photo) for person in range(4) for photo in range(8)])
-    says = f"{len(sample)} synthetic faces, a person a row"
-    sheet = figures.contact_sheet(sample, 8, says=says)
-    page.figure(sheet, "Four people of the test set, drawn by our own code; nobody exists.")
+    sample = np.stack([population.face(openset.TEST + person, photo) for person in range(4) for photo in range(8)])
+    sheet = figures.contact_sheet(sample, 8, says=f"{len(sample)} synthetic faces, a person a row")
+    page.figure(sheet, "Four synthetic people of the test set, a person a row.")
 
 
 def _table(page: Report, rows: list[Row]) -> None:

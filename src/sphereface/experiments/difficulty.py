@@ -1,4 +1,4 @@
-"""How hard the synthetic faces are: softmax alone, trained until it knows its people, tested on others."""
+"""Difficulty of the synthetic faces: accuracy of softmax on its training people and on new people."""
 
 from typing import NamedTuple
 
@@ -11,14 +11,14 @@ from sphereface.progress import Say
 
 
 class Difficulty(NamedTuple):
-    """Softmax's share of training faces put to the right person, and of pairs of new people decided rightly."""
+    """Softmax's shares of training faces classified correctly, and of pairs of new people decided correctly."""
 
     training_accuracy: float
     verification_accuracy: float
 
 
 def run_difficulty(scale: Scale, *, workers: int, seed: int = 0, say: Say) -> Difficulty:
-    """Train softmax with the demo's network and budget; no margin loss has a part in this."""
+    """Train softmax with the demo's network and budget, and measure it."""
     say("drawing faces")
     sets = draw_sets(scale, workers=workers)
     say("training softmax")

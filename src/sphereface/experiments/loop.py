@@ -1,4 +1,4 @@
-"""The training loop, short enough to read aloud: load, forward, backward, step, log."""
+"""A minimal training loop: load, forward, backward, step, log."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,19 +20,19 @@ from sphereface.models.spherefacenet import SphereFaceNet
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may cost and how it learns; the same for every loss that is compared."""
+    """Hyperparameters of a run; the same for every loss of a comparison."""
 
     steps: int = 1500
     batch: int = 64
     lr: float = 0.05
-    milestones: tuple[float, ...] = (0.6, 0.85)  # shares of the run at which the rate falls to a tenth
+    milestones: tuple[float, ...] = (0.6, 0.85)  # shares of the run after which the learning rate is divided by ten
     momentum: float = 0.9
     weight_decay: float = 5e-4
-    clip: float = 5.0  # the gradient's norm; a first step into the dark stays small
+    clip: float = 5.0  # largest norm of the gradient; keeps the first steps small
 
 
 class Step(NamedTuple):
-    """What one step reported."""
+    """The numbers of one step."""
 
     step: int
     steps: int  # of the whole run
@@ -41,7 +41,7 @@ class Step(NamedTuple):
 
 
 def batches(count: int, size: int, steps: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-    """Which faces to take, and which of them to mirror: every face once before any comes again."""
+    """Indices of faces, and a mask of those to mirror; every face comes once before any is repeated."""
     order = torch.empty(0, dtype=torch.int64)
     for _ in range(steps):
         while len(order) < size:

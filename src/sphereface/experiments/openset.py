@@ -1,4 +1,4 @@
-"""The open-set experiment on synthetic faces: train on some people, test on others, the same budget for every loss."""
+"""The open-set experiment on synthetic faces: train on some people, test on others, with one budget for all losses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,17 +26,17 @@ FAR = 1e-2
 FOLDS = 10
 PAIRS = 6_000
 RATES = (0.025, 0.05, 0.1)  # the same three for every loss
-# Batch norm: without it features of so small a network grow too slowly in a short run, and A-Softmax, whose easiest way
-# out of a margin is a short feature, stays near log K (docs/first-run/demo.md).
+# Batch norm: without it, features of such a small network grow too slowly in a short run, and A-Softmax, which is
+# minimised most easily by short features, stays near log K (docs/first-run/demo.md).
 NET: dict[str, Any] = {"width": 0.125, "norm": "batch"}
 
-# Where the populations begin; they never meet.
+# First person of each population; the populations share no person.
 TRAIN, HELD_OUT, TEST, DISTRACTORS = 0, 5_000, 10_000, 20_000
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of everything."""
+    """Numbers of people, photos, pairs and steps."""
 
     people: int = 200
     photos: int = 40
@@ -46,12 +46,12 @@ class Scale:
     distractors: int = 1_000
     pairs: int = PAIRS
     steps: int = 1_200
-    sphere_photos: int = 100  # of each person whose features are drawn on a sphere
+    sphere_photos: int = 100  # photos of each person in the figure of 3-D features
     sphere_steps: int = 120
 
     @property
     def faces(self) -> int:
-        """How many faces `draw_sets` draws."""
+        """Number of faces that `draw_sets` draws."""
         return self.people * self.photos + self.test_people * self.test_photos + self.distractors
 
 
@@ -63,7 +63,7 @@ QUICK = Scale(
 
 @dataclass(frozen=True)
 class Contender:
-    """A loss in the comparison, with the rate that served it best on held-out people (results/demo.md)."""
+    """A loss in the comparison, with its best learning rate on held-out people (results/demo.md)."""
 
     loss: str
     m: int | None = None
@@ -71,27 +71,25 @@ class Contender:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The common name of the loss."""
         return {"softmax": "softmax", "modified_softmax": "modified softmax"}.get(self.loss, f"A-Softmax m = {self.m}")
 
     def build(self, features: int, classes: int, steps: int) -> FaceLoss:
-        """The loss itself; annealing is fitted to the run: lambda falls to 5 at 44 % of its steps."""
+        """Create the loss; annealing is scaled to the run: lambda reaches 5 at 44 % of its steps."""
         if self.m is None:
             return create_loss(self.loss, features, classes)
         return create_loss(self.loss, features, classes, m=self.m, annealing=Annealing(gamma=450 / steps, minimum=5))
 
 
 CONTENDERS = (
-    Contender("softmax", lr=0.05),
-    Contender("modified_softmax", lr=0.05),
-    Contender("a_softmax", m=2, lr=0.05),
-    Contender("a_softmax", m=3, lr=0.05),
-    Contender("a_softmax", m=4, lr=0.05),
+    Contender("softmax"),
+    Contender("modified_softmax"),
+    *(Contender("a_softmax", m=m) for m in (2, 3, 4)),
 )
 
 
 class Faces(NamedTuple):
-    """Faces (N, 3, 112, 96) uint8 and whose they are (N,)."""
+    """Faces (N, 3, 112, 96) uint8 and their people (N,)."""
 
     images: Tensor
     people: Int64
@@ -100,7 +98,7 @@ class Faces(NamedTuple):
 def draw(
     start: int, people: int, photos: int, *, seed: int = 0, workers: int = 2, progress: Progress = silent
 ) -> Faces:
-    """Some people of the synthetic population."""
+    """Draw `people` people of the synthetic population, from number `start` on."""
     images, labels = SyntheticPeople(seed=seed).faces(
         range(start, start + people), photos, workers=workers, progress=progress
     )
@@ -108,7 +106,7 @@ def draw(
 
 
 class Pairs(NamedTuple):
-    """Verification pairs: places of two faces, whether they are one person, and the fold."""
+    """Verification pairs: indices of two faces, true if they are one person, and the fold."""
 
     left: Int64
     right: Int64
@@ -117,7 +115,7 @@ class Pairs(NamedTuple):
 
 
 def random_pair(group: Int64, photos: int, *, same: bool, rng: np.random.Generator) -> tuple[int, int]:
-    """The places of two photos of one person, or of two people, of a group; the lower place first."""
+    """Indices of two random photos of one person, or of two people, of a group; the lower index first."""
     if same:
         person = int(rng.choice(group))
         a, b = (person * photos + int(photo) for photo in rng.choice(photos, 2, replace=False))
@@ -128,20 +126,17 @@ def random_pair(group: Int64, photos: int, *, same: bool, rng: np.random.Generat
 
 
 def make_pairs(people: int, photos: int, *, pairs: int = PAIRS, folds: int = FOLDS, seed: int = 0) -> Pairs:
-    """As many same as different pairs, no pair twice, no person in two folds; faces are laid out person by person."""
+    """As many same as different pairs, no pair twice, no person in two folds; faces are ordered by person."""
     rng = np.random.default_rng(seed)
     groups = np.array_split(rng.permutation(people), folds)
     chosen: dict[tuple[int, int], tuple[bool, int]] = {}
     for fold, group in enumerate(groups):
         for same in (True, False):
             wanted = pairs // folds // 2
-            available = (
-                len(group) * photos * (photos - 1) // 2 if same else photos**2 * len(group) * (len(group) - 1) // 2
-            )
+            size = len(group)
+            available = size * photos * (photos - 1) // 2 if same else photos**2 * size * (size - 1) // 2
             if wanted > available:
-                raise UserError(
-                    f"{wanted} pairs from {len(group)} people with {photos} photos; there are only {available}"
-                )
+                raise UserError(f"{wanted} pairs from {size} people with {photos} photos; there are only {available}")
             enough = len(chosen) + wanted
             while len(chosen) < enough:
                 chosen.setdefault(random_pair(group, photos, same=same, rng=rng), (same, fold))
@@ -151,7 +146,7 @@ def make_pairs(people: int, photos: int, *, pairs: int = PAIRS, folds: int = FOL
 
 
 class Sets(NamedTuple):
-    """What the comparison needs: people to learn from, others to recognise, and a crowd to find them in."""
+    """The faces of the comparison: people to train on, other people to test on, and distractors."""
 
     train: Faces
     test: Faces
@@ -160,7 +155,7 @@ class Sets(NamedTuple):
 
 
 def draw_sets(scale: Scale, *, workers: int, progress: Progress = silent) -> Sets:
-    """All faces of a comparison; `progress` hears how many of `scale.faces` are drawn."""
+    """Draw all faces of a comparison; `progress` counts those drawn of `scale.faces`."""
     done = 0
 
     def album(start: int, people: int, photos: int) -> Faces:
@@ -181,7 +176,7 @@ def draw_sets(scale: Scale, *, workers: int, progress: Progress = silent) -> Set
 
 @dataclass(frozen=True)
 class Measured:
-    """What features (N, 2 D) of unseen people are worth; every statistic can be asked again for a draw of people."""
+    """Statistics of features (N, 2 D) of unseen people; `drawn` weights people, for a bootstrap."""
 
     features: Float32
     people: Int64
@@ -190,7 +185,7 @@ class Measured:
 
     @cached_property
     def scores(self) -> Float64:
-        """The plain cosine of each verification pair."""
+        """The cosine of each verification pair."""
         unit = unit_rows(self.features, dtype=np.float32)
         return np.asarray((unit[self.pairs.left] * unit[self.pairs.right]).sum(1), dtype=np.float64)
 
@@ -206,7 +201,7 @@ class Measured:
         return AllPairs(self.features, self.people)
 
     def accuracy(self, drawn: Float64 | None = None) -> float:
-        """Share of pairs that were decided rightly; thresholds come from the other folds."""
+        """Share of pairs that are decided correctly, with thresholds from the other folds."""
         if drawn is None:
             return self.verification.accuracy
         weights = pair_weights(drawn, self.people[self.pairs.left], self.people[self.pairs.right])
@@ -221,7 +216,7 @@ class Measured:
         return angular_fisher_score(self.features, self.people, weights=None if drawn is None else drawn[self.people])
 
     def rank_1(self) -> float:
-        """How often the second photo of a person is found by the first, among distractors."""
+        """Share of people for which the second photo is the best match of the first, among distractors."""
         unit, others = unit_rows(self.features, dtype=np.float32), unit_rows(self.distractors, dtype=np.float32)
         first = np.searchsorted(self.people, np.unique(self.people))
         mates = (unit[first] * unit[first + 1]).sum(1)
@@ -238,7 +233,7 @@ def train(
     lr: float | None = None,
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> tuple[SphereFaceNet, FaceLoss]:
-    """Train one contender within the budget; net, faces, batches and steps are the same for all."""
+    """Train one contender; network, faces, batches and number of steps are the same for all."""
     torch.manual_seed(seed)
     net = create_model("sphereface4", features=features, **NET)
     loss = contender.build(features, int(faces.people.max()) + 1, scale.steps)
@@ -248,5 +243,5 @@ def train(
 
 
 def measure(net: SphereFaceNet, sets: Sets) -> Measured:
-    """Features of the test faces and of the distractors, ready to be measured."""
+    """Extract the features of the test faces and of the distractors."""
     return Measured(extract(net, sets.test.images), sets.test.people, sets.pairs, extract(net, sets.distractors.images))

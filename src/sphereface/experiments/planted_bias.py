@@ -1,13 +1,13 @@
-"""A bias planted on purpose: one group of synthetic people is starved in training; does `--groups` find it?
+"""A planted bias: training has few people of one of two groups of synthetic people, and `--groups` should find it.
 
-There are two looks: red people, as they are drawn, and blue ones, whose red and blue are exchanged. Neither is harder:
-the exchange turns one look into the other, with every shape, light and grain, and a network's first weights are as
-likely as the same weights with these two colours exchanged. So what differs after training comes from training.
+There are two looks: red people, as drawn, and blue people, with red and blue exchanged. Neither is harder: the exchange
+turns one look into the other, with every shape, light and grain, and a network's initial weights are as probable as the
+same weights with these two colours exchanged. So a difference after training is caused by training.
 
-Each seed is an experiment of its own, with people of its own. Three networks learn from the same people, photos and
-batches, which differ only in who is blue: half of them, a few, or all but a few. All are tested on the same new people,
-half of them blue, by what `evaluate folder --groups` calls. The balanced ones go on to many crowds of other people: how
-often is a look named although nothing was planted?
+Each seed is an independent experiment with its own people. Three networks train on the same people, photos and batches,
+which differ only in the number of blue people: half of them, a few, or all but a few. All are tested on the same new
+people, half of them blue, by the function of `evaluate folder --groups`. The balanced networks are also tested on many
+crowds of other people, which measures how often a look is reported although no bias was planted.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ from sphereface.progress import Begin, Progress
 
 LOSS = Contender("a_softmax", m=4)
 POWER = 0.9
-LEVELS = (ERROR, LEVEL)  # of findings: what reports use, and what many would
+LEVELS = (ERROR, LEVEL)  # of findings: that of all reports, and a common one
 COMMAND = "sphereface reproduce planted-bias --out results"
 
 Training = Literal["balanced", "blue starved", "red starved"]
@@ -48,21 +48,21 @@ Training = Literal["balanced", "blue starved", "red starved"]
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of everything; numbers of people are multiples of 8, so that families divide by two."""
+    """Sizes of the experiment; numbers of people are multiples of 8, so that the number of families is even."""
 
     people: int = 240
     photos: int = 30
-    starved: int = 12  # people of the starved look, of all
+    starved: int = 12  # people of the rare look in training
     steps: int = 1_000
     test_people: int = 160
     test_photos: int = 6
-    far: float = 1e-2  # of the threshold, for all pairs of the test
-    seeds: tuple[int, ...] = (6, 7, 8)  # what 0 to 5 gave was known when the crowds were added
-    crowds: int = 20  # of as many new people each, for every balanced network
-    rounds: int = 1_000  # of the bootstrap
+    far: float = 1e-2  # FAR of the threshold over all pairs of the test
+    seeds: tuple[int, ...] = (6, 7, 8)  # the results of 0 to 5 were known when the crowds were added
+    crowds: int = 20  # crowds of `test_people` new people each, for every balanced network
+    rounds: int = 1_000  # bootstrap rounds
 
     def folder(self, seed: int) -> str:
-        """Where the faces and models of a seed lie among the runs: what they depend on is in the name."""
+        """Folder of a seed's faces and models; its name has all settings that they depend on."""
         learned = f"{self.people}x{self.photos}-starved{self.starved}-steps{self.steps}"
         return f"v{VERSION}-seed{seed}-{learned}-test{self.test_people}x{self.test_photos}"
 
@@ -74,7 +74,7 @@ QUICK = Plan(
 
 
 class Run(NamedTuple):
-    """One network, and what the groups of the test showed of it."""
+    """One network with its group report."""
 
     seed: int
     training: Training
@@ -82,20 +82,20 @@ class Run(NamedTuple):
 
     @property
     def starved(self) -> str | None:
-        """The look that was starved."""
+        """The rare look in training; None if both were balanced."""
         return None if self.training == "balanced" else self.training.removesuffix(" starved")
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """All of them, of either rate."""
+        """All findings, of both error rates."""
         return self.report.findings
 
     @property
     def as_planted(self) -> bool:
-        """Whether what was planted was found: a higher FMR of the starved look; where none was starved, nothing at all.
+        """True if a higher FMR of the starved look is found, or nothing in a balanced network.
 
-        FMR, for a network tells apart badly those whom it has hardly seen. Then the one threshold rises for all, so
-        that a second finding may well be a higher FNMR of the others.
+        FMR, because a network separates people of a rare look badly. This raises the common threshold, so a higher FNMR
+        of the other look may be a second finding.
         """
         if self.starved is None:
             return not self.findings
@@ -103,9 +103,9 @@ class Run(NamedTuple):
 
     @property
     def detectable(self) -> float | None:
-        """About how many times as high as the other an FMR must be, to be found nine times in ten.
+        """The approximate ratio of two looks' FMR that is found with a probability of 0.9.
 
-        From the interval of the ratio, whose logarithm is taken as normal; None where that interval has an open end.
+        From the interval of the ratio, on the assumption of a normal logarithm; None if the interval is not bounded.
         """
         ratio = self.report.attributes[0].max_over_min["FMR"]
         if ratio is None or ratio.interval is None or not 0 < ratio.interval.low <= ratio.interval.high < np.inf:
@@ -115,7 +115,7 @@ class Run(NamedTuple):
         return exp(spread * (normal.inv_cdf(1 - self.report.error / self.report.tests / 2) + normal.inv_cdf(POWER)))
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """The run as a JSON object."""
         return {
             "seed": self.seed,
             "training": self.training,
@@ -126,20 +126,20 @@ class Run(NamedTuple):
 
 
 class Planted(NamedTuple):
-    """Everything that results/planted-bias.md tells."""
+    """All results in results/planted-bias.md."""
 
     plan: Plan
     runs: tuple[Run, ...]
     accusations: tuple[Accusations, ...]  # of the balanced networks
-    threads: int  # that trained: sums are rounded otherwise on another number, and other networks come out
+    threads: int  # of training; their number changes the rounding of sums, and so the networks
 
     def tally(self, *, starved: bool) -> tuple[int, int]:
-        """How many of the starved, or of the balanced, networks showed what was planted, and of how many."""
+        """Number of starved (or balanced) networks with the planted result, and number of all of them."""
         judged = [run.as_planted for run in self.runs if (run.starved is not None) == starved]
         return sum(judged), len(judged)
 
     def as_json(self) -> dict[str, Any]:
-        """For machines, and for results/planted-bias.json."""
+        """The result as a JSON object, as in results/planted-bias.json."""
         return {
             "command": COMMAND,
             "synthetic_version": VERSION,
@@ -157,7 +157,7 @@ class Planted(NamedTuple):
 
 
 def run_planted(plan: Plan, runs: Path, *, workers: int, begin: Begin) -> Planted:
-    """Train three networks for each seed and test them; models and faces in `runs` are not made a second time."""
+    """Train and test three networks for each seed; existing models and faces in `runs` are used again."""
     done, accusations = [], []
     for seed in plan.seeds:
         home = runs / plan.folder(seed)
@@ -165,10 +165,9 @@ def run_planted(plan: Plan, runs: Path, *, workers: int, begin: Begin) -> Plante
         write_test(home / "test", plan, seed, workers=workers, begin=begin)
         models = train_all(home, plan, seed, workers=workers, begin=begin)
         for training, model in models.items():
-            hear = begin(f"seed {seed}, {training}: testing")
             report = evaluate_groups(
                 Embedder.load(model), home / "test" / "faces", home / "test" / "groups.csv", far=plan.far,
-                rounds=plan.rounds, progress=hear,
+                rounds=plan.rounds, progress=begin(f"seed {seed}, {training}: testing"),
             )  # fmt: skip
             done.append(Run(seed, training, report))
         accusations.append(
@@ -182,7 +181,7 @@ def run_planted(plan: Plan, runs: Path, *, workers: int, begin: Begin) -> Plante
 
 
 def blue_people(training: Training, plan: Plan) -> Bools:
-    """Which of the people to learn from are blue, (people,)."""
+    """A mask (people,) of the blue people of a training."""
     if training == "balanced":
         return every_other_family(plan.people)
     few = np.arange(plan.people) < plan.starved
@@ -190,31 +189,31 @@ def blue_people(training: Training, plan: Plan) -> Bools:
 
 
 def train_all(home: Path, plan: Plan, seed: int, *, workers: int, begin: Begin) -> Mapping[Training, Path]:
-    """The models of a seed; those whose file is there are taken as they are."""
+    """The models of a seed; existing files are not trained again."""
     models: dict[Training, Path] = {
         training: home / f"{training.replace(' ', '-')}.safetensors" for training in get_args(Training)
     }
     missing = {training: path for training, path in models.items() if not path.is_file()}
     if not missing:
         return models
-    hear = begin(f"seed {seed}: faces to learn from")
+    progress = begin(f"seed {seed}: faces to train on")
     people = range(TRAIN, TRAIN + plan.people)
-    faces, labels = SyntheticPeople(seed=seed).faces(people, plan.photos, workers=workers, progress=hear)
+    faces, labels = SyntheticPeople(seed=seed).faces(people, plan.photos, workers=workers, progress=progress)
     for training, path in missing.items():
-        hear = begin(f"seed {seed}, {training}: training")
+        progress = begin(f"seed {seed}, {training}: training")
         known = Faces(to_tensor(dressed(faces, blue_people(training, plan)[labels])), labels)
-        net, _ = train(LOSS, known, Scale(steps=plan.steps), seed=seed, on_step=_steps(hear))
+        net, _ = train(LOSS, known, Scale(steps=plan.steps), seed=seed, on_step=_steps(progress))
         save_model(net, path, Card(name=f"planted bias, {training}, seed {seed}"))
     return models
 
 
 def write_test(folder: Path, plan: Plan, seed: int, *, workers: int, begin: Begin) -> None:
-    """New people, half of them blue, as anybody would bring them: `faces/NAME/photo.png`, and `groups.csv`."""
+    """Write new people, half of them blue, as `faces/NAME/photo.png` and `groups.csv`."""
     if folder.is_dir():
         return
-    hear = begin(f"seed {seed}: faces to be tested on")
+    progress = begin(f"seed {seed}: faces to test on")
     people = range(TEST, TEST + plan.test_people)
-    faces, labels = SyntheticPeople(seed=seed).faces(people, plan.test_photos, workers=workers, progress=hear)
+    faces, labels = SyntheticPeople(seed=seed).faces(people, plan.test_photos, workers=workers, progress=progress)
     blue = every_other_family(plan.test_people)
     with new_folder(folder) as new:
         for place, (face, person) in enumerate(zip(dressed(faces, blue[labels]), labels, strict=True)):
@@ -226,5 +225,5 @@ def write_test(folder: Path, plan: Plan, seed: int, *, workers: int, begin: Begi
         (new / "groups.csv").write_text("person,look\n" + "".join(lines))
 
 
-def _steps(hear: Progress) -> Callable[[Step], None]:
-    return lambda step: hear(step.step, step.steps)
+def _steps(progress: Progress) -> Callable[[Step], None]:
+    return lambda step: progress(step.step, step.steps)

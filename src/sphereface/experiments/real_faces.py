@@ -1,7 +1,7 @@
 """Softmax against A-Softmax on real faces: the same network, faces, batches and steps, tested on view 1 of LFW.
 
-The recipe `small` is what both run. Each loss takes the best of the same rates, judged on people set aside from
-training, at a part of the steps; then it runs with every seed on all of them.
+Both run the recipe `small`. For each loss, the best of the same learning rates is chosen on people held out of
+training, in runs with fewer steps; then the loss is trained with every seed on all people.
 """
 
 import os
@@ -26,9 +26,10 @@ from sphereface.data.people import FaceSet, PeopleFolder
 from sphereface.data.reading import read_face
 from sphereface.errors import JobFailed
 from sphereface.evaluation import verify_held_out
+from sphereface.experiments import tables
 from sphereface.experiments.loop import extract
 from sphereface.loading import without
-from sphereface.metrics import AllPairs, Paired, PeopleBootstrap, paired_difference
+from sphereface.metrics import AllPairs, Paired, PeopleBootstrap
 from sphereface.metrics.bootstrap import pair_weights
 from sphereface.models import load_model
 from sphereface.models.inputs import to_tensor
@@ -40,27 +41,27 @@ from sphereface.training.setting import Place
 from sphereface.training.validation import hold_out
 
 FAR = 1e-3
-# Rates are judged on people set aside: some of them have hundreds of photos and would decide alone, so that each gives
-# at most so many, and of so few faces a rate of 1e-3 would depend on a handful of pairs.
+# For the search on held-out people: some have hundreds of photos and would dominate, so the number of photos of each is
+# limited; with that few faces, a FAR of 1e-3 would depend on a handful of pairs.
 SEARCH_FAR, SEARCH_PHOTOS = 1e-2, 20
 STATISTICS = ("accuracy", "tar")
 NAMES = {"softmax": "softmax", "a_softmax": "A-Softmax m = 4"}
-# People of the training set who are in LFW too, found by `data audit --against` (results/audit.md).
+# People of the training set that are also in LFW, found by `data audit --against` (results/audit.md).
 IN_LFW = ("p012", "p129", "p281")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of everything."""
+    """Learning rates, seeds and sizes of the runs."""
 
     rates: tuple[float, ...] = (0.025, 0.05, 0.1)
     seeds: tuple[int, ...] = (0, 1, 2)
     steps: int = 2_400
     search_steps: int = 800
     width: float = 0.5
-    full_width: float | None = 1.0  # of one more pair of runs, with the first seed
-    held_out: int = 40  # people set aside while rates are searched
-    rounds: int = 1_000  # of the bootstrap
+    full_width: float | None = 1.0  # width of one more pair of runs, with the first seed
+    held_out: int = 40  # people held out in the search for learning rates
+    rounds: int = 1_000  # bootstrap rounds
 
 
 FULL = Plan()
@@ -79,43 +80,43 @@ class Trial(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """Where it lies among the runs."""
+        """The name of its folder among the runs."""
         searched = "-search" if self.held_out else ""
         return f"{self.loss}-width{self.width:g}-lr{self.lr:g}-seed{self.seed}-steps{self.steps}{searched}"
 
     def config(self) -> TrainConfig:
-        """The recipe `small` with this trial's loss, rate, seed, width and length."""
+        """The recipe `small` with this trial's loss, learning rate, seed, width and steps."""
         whole = small().with_loss(self.loss).with_steps(self.steps)
         return whole.changed(lr=self.lr, seed=self.seed, width=self.width, validation_people=self.held_out)
 
 
 class Unseen(NamedTuple):
-    """Faces nobody learned from: pixels (N, 112, 96, 3), whose they are, and the pairs of view 1."""
+    """The test faces: pixels (N, 112, 96, 3), their people (N,), and the pairs of view 1."""
 
     pixels: UInt8
     people: Int64
     left: Int64
     right: Int64
     same: Bools
-    tested: Bools  # of DevTest; mean and threshold come from the others, DevTrain
+    tested: Bools  # pairs of DevTest; mean and threshold are from the others, DevTrain
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What a network's features (N, 2 D) of the test faces are worth; asked again for every draw of people."""
+    """Statistics of a network's features (N, 2 D) of the test faces; `drawn` weights people, for a bootstrap."""
 
     features: Float32
     test: Unseen
 
     @cached_property
     def correct(self) -> Bools:
-        """Which pairs of DevTest are decided rightly, with mean and threshold from DevTrain."""
+        """A mask of the pairs of DevTest that are decided correctly, with mean and threshold from DevTrain."""
         left, right = self.features[self.test.left], self.features[self.test.right]
         return verify_held_out(left, right, self.test.same, self.test.tested).correct
 
     @cached_property
     def all_pairs(self) -> AllPairs:
-        """Every pair of test faces; of the different ones those that a FAR of 1e-3 depends on, in any draw."""
+        """All pairs of test faces; of the different ones only those that can matter for a FAR of 1e-3 in any draw."""
         many = len(self.features) > 1_000
         return AllPairs(self.features, self.test.people, highest=20 * FAR if many else 1.0)
 
@@ -124,8 +125,8 @@ class Measured:
         if drawn is None:
             return float(self.correct.mean())
         tested = self.test.tested
-        whose = self.test.people[self.test.left[tested]], self.test.people[self.test.right[tested]]
-        return float(np.average(self.correct, weights=pair_weights(drawn, *whose)))
+        pairs = self.test.people[self.test.left[tested]], self.test.people[self.test.right[tested]]
+        return float(np.average(self.correct, weights=pair_weights(drawn, *pairs)))
 
     def tar(self, drawn: Float64 | None = None) -> float:
         """The true accept rate at a false accept rate of 1e-3 over all pairs."""
@@ -133,7 +134,7 @@ class Measured:
 
 
 class Comparison(NamedTuple):
-    """Everything that results/real-faces.md tells."""
+    """All results in results/real-faces.md."""
 
     plan: Plan
     faces: int
@@ -141,7 +142,7 @@ class Comparison(NamedTuple):
     test_faces: int
     test_people: int
     config: dict[str, Any]
-    search: dict[str, dict[float, float]]  # loss -> rate -> TAR on people set aside
+    search: dict[str, dict[float, float]]  # loss -> learning rate -> TAR on held-out people
     chosen: dict[str, float]
     runs: dict[str, list[dict[str, float]]]  # loss -> one row a seed
     difference: dict[str, Paired]  # statistic -> A-Softmax minus softmax
@@ -150,33 +151,29 @@ class Comparison(NamedTuple):
 
     @property
     def command(self) -> str:
-        """What makes these numbers."""
+        """The command of this result."""
         narrow = "" if self.full_width else " --no-full-width"
         return f"sphereface reproduce real-faces FACES --out results{narrow}"
 
     def as_json(self) -> dict[str, Any]:
-        """For machines, and for results/real-faces.json."""
-
-        def told(by: dict[str, Paired]) -> dict[str, Any]:
-            return {name: {**paired._asdict(), "interval": list(paired.interval)} for name, paired in by.items()}
-
+        """The result as a JSON object, as in results/real-faces.json."""
         return {
             "command": self.command,
             **self._asdict(),
             "plan": self.plan.__dict__,
-            "search": {name: {f"{rate:g}": tar for rate, tar in by.items()} for name, by in self.search.items()},
-            "difference": told(self.difference),
-            "full_width_difference": told(self.full_width_difference),
+            "search": tables.search_json(self.search),
+            "difference": tables.differences_json(self.difference),
+            "full_width_difference": tables.differences_json(self.full_width_difference),
         }
 
 
 def compare(
     faces: Path, runs: Path, plan: Plan = FULL, *, aligned: Path | None = None, jobs: int = 2, say: Say
 ) -> Comparison:
-    """Align the test photos, search the rates, train every run that is not there yet, and test them all.
+    """Align the test photos, search learning rates, train all unfinished runs, and test all runs.
 
-    `faces` holds `train`, `lfw-dev`, `pairsDevTrain.txt` and `pairsDevTest.txt`; `aligned` may stand in for `lfw-dev`.
-    `runs` keeps what was done, so that a second call goes on where the first one stopped.
+    `faces` holds `train`, `lfw-dev`, `pairsDevTrain.txt` and `pairsDevTest.txt`; `aligned` may replace `lfw-dev`.
+    `runs` keeps all runs, so that a second call continues the first.
     """
     runs.mkdir(parents=True, exist_ok=True)
     if aligned is None:
@@ -216,7 +213,7 @@ def compare(
 
 
 def run_trials(trials: Sequence[Trial], *, data: Path, runs: Path, jobs: int, say: Say) -> None:
-    """Train those trials that are not finished, some at a time; the cores are shared among them."""
+    """Train the unfinished trials, `jobs` at a time, which share the cores."""
     exclude = runs / "exclude.txt"
     exclude.write_text("".join(f"{name}\n" for name in IN_LFW))
     threads = max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else torch.get_num_threads()
@@ -226,14 +223,14 @@ def run_trials(trials: Sequence[Trial], *, data: Path, runs: Path, jobs: int, sa
     with mapping(min(jobs, len(waiting))) as run_all:
         for task, outcome in zip(waiting, run_all(run_task, waiting), strict=True):
             if outcome != "finished":
-                raise JobFailed(f"{task.out}: {outcome}; run the same command again to go on")
+                raise JobFailed(f"{task.out}: {outcome}; run the same command again to continue")
             say(f"{task.out.name}: done")
 
 
 def search_rates(
     plan: Plan, run: Callable[[Sequence[Trial]], None], known: FaceSet, runs: Path
 ) -> dict[str, dict[float, float]]:
-    """What each rate gives each loss on people set aside, after a part of the steps: loss -> rate -> TAR."""
+    """TAR on held-out people after `search_steps` steps: loss -> learning rate -> TAR."""
     searched = {
         loss: {lr: Trial(loss, lr, plan.seeds[0], plan.width, plan.search_steps, plan.held_out) for lr in plan.rates}
         for loss in NAMES
@@ -246,7 +243,7 @@ def search_rates(
 
 
 class Task(NamedTuple):
-    """A trial with all that a process of its own must know."""
+    """A trial with its paths and threads, for a worker process."""
 
     trial: Trial
     data: Path
@@ -261,7 +258,7 @@ class Task(NamedTuple):
 
 
 def run_task(task: Task) -> str:
-    """Train one trial, from its last checkpoint if there is one; what it says goes to a file."""
+    """Train one trial, from its last checkpoint if there is one; its messages go to `progress.txt`."""
     torch.set_num_threads(task.threads)
     task.out.mkdir(parents=True, exist_ok=True)
     place = Place(task.data, task.out, workers=0, exclude=task.exclude, resume=True, command="reproduce real-faces")
@@ -270,12 +267,12 @@ def run_task(task: Task) -> str:
 
 
 def align_test(photos: Path, aligned: Path, *, workers: int, say: Say) -> Path:
-    """Align the test photos; one without a face is an error, for every loss must be tested on all of them."""
+    """Align the test photos; a photo without a face is an error, because every loss is tested on all of them."""
     say(f"aligning {photos}")
     report = align_folder(Job(photos, aligned, format="png"), workers=workers)
     lost = len(report.none) + len(report.unreadable)
     if lost:
-        raise JobFailed(f"{aligned}: {lost} photos without a face; its report.json lists them")
+        raise JobFailed(f"{aligned}: {lost} photos without a face, listed in its report.json; wanted a face in each")
     return aligned
 
 
@@ -301,23 +298,22 @@ def gather_test(faces: Path, aligned: Path) -> Unseen:
 
 
 def tar_on_held_out(known: FaceSet, run: Path, plan: Plan) -> float:
-    """TAR of a searched run over all pairs of the people that it set aside, the first photos of each."""
+    """TAR of a search run over all pairs of its held-out people, with the first photos of each."""
     held = hold_out(known.labels, known.people, people=plan.held_out, seed=plan.seeds[0]).held
-    whose = known.labels[held]
-    rows = np.concatenate([held[whose == person][:SEARCH_PHOTOS] for person in np.unique(whose)])
+    labels = known.labels[held]
+    rows = np.concatenate([held[labels == person][:SEARCH_PHOTOS] for person in np.unique(labels)])
     pixels = np.stack([read_face(known, int(row), "112x96") for row in rows])
     _, people = np.unique(known.labels[rows], return_inverse=True)
     return AllPairs(extract(load_model(run / MODEL), to_tensor(pixels)), people).tar_at_far(SEARCH_FAR)
 
 
-def measure(run: Path, test: Unseen) -> Measured:
-    """The test faces' features by the network of a finished run, image and mirror image."""
-    return Measured(extract(load_model(run / MODEL), to_tensor(test.pixels)), test)
-
-
 def measure_all(trials: dict[str, list[Trial]], runs: Path, test: Unseen) -> dict[str, list[Measured]]:
-    """Every trial of every loss, measured."""
-    return {loss: [measure(runs / trial.folder, test) for trial in each] for loss, each in trials.items()}
+    """Extract the test faces' features, of image and mirror image, with the network of every finished trial."""
+    pixels = to_tensor(test.pixels)
+    return {
+        loss: [Measured(extract(load_model(runs / trial.folder / MODEL), pixels), test) for trial in each]
+        for loss, each in trials.items()
+    }
 
 
 def _row(measured: Measured) -> dict[str, float]:
@@ -326,11 +322,4 @@ def _row(measured: Measured) -> dict[str, float]:
 
 def _differences(measured: dict[str, list[Measured]], bootstrap: PeopleBootstrap) -> dict[str, Paired]:
     """A-Softmax minus softmax in every statistic."""
-
-    def asked(loss: str, statistic: str) -> list[Callable[..., float]]:
-        return [getattr(each, statistic) for each in measured[loss]]
-
-    return {
-        statistic: paired_difference(asked("a_softmax", statistic), asked("softmax", statistic), bootstrap)
-        for statistic in STATISTICS
-    }
+    return tables.paired_differences(measured["a_softmax"], measured["softmax"], STATISTICS, bootstrap)

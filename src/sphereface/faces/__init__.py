@@ -1,1 +1,1 @@
-"""From photo to face: decode, detect, align, judge; all of it without torch."""
+"""From photo to face, without torch: decode, detect, align, measure quality."""

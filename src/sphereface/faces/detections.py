@@ -1,4 +1,4 @@
-"""What a detector found in a photo, and which of it to take."""
+"""The faces that a detector finds in a photo, and the choice among them."""
 
 from dataclasses import dataclass
 
@@ -11,10 +11,10 @@ from sphereface.errors import UserError
 
 @dataclass(frozen=True)
 class Detections:
-    """Faces of one photo, the surest first.
+    """Faces of one photo, by falling score.
 
-    boxes (N, 4) x1 y1 x2 y2, where a pixel is one wide; scores (N,); landmarks (N, 5, 2) x y, where the middle of a
-    pixel is a whole number: left eye, right eye, nose, left and right mouth corner; left as seen in the photo.
+    boxes (N, 4) x1 y1 x2 y2, in units of pixels from the photo's edge; scores (N,); landmarks (N, 5, 2) x y, with pixel
+    centres at whole numbers: left eye, right eye, nose, left and right mouth corner; left as seen in the photo.
     """
 
     boxes: Float32

@@ -1,21 +1,23 @@
-"""One door to the detectors, by name."""
+"""Detectors by name."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from sphereface.arrays import Image
+from sphereface.choices import DetectorName
 from sphereface.errors import UserError
 from sphereface.faces.detections import Detections
 from sphereface.faces.mtcnn import MTCNN, Preset
 from sphereface.faces.yunet import YuNet
 
-NAMES = ("mtcnn", "yunet")
+NAMES = get_args(DetectorName)
 
 
 class Detector:
     """Finds faces and their five points in photos.
 
-    `mtcnn` comes with its weights and takes a preset, `paper` or `fast`; `yunet` wants `model`, the path of its file.
+    `mtcnn` includes its weights and takes a preset, `paper` or `fast`; `yunet` needs `model`, the path of its file.
 
     >>> Detector().detect(photo).boxes.shape
     (1, 4)
@@ -32,18 +34,16 @@ class Detector:
         if name not in NAMES:
             raise UserError(f"unknown detector {name!r}; choose one of {', '.join(NAMES)}")
         if name == "yunet" and model is None:
-            raise UserError("the detector yunet wants its model file: model=face_detection_yunet_2023mar.onnx")
+            raise UserError("the detector yunet needs its model file: model=face_detection_yunet_2023mar.onnx")
         if name == "mtcnn" and model is not None:
-            raise UserError(f"the detector mtcnn has its own weights; model is {str(model)!r}, wanted for yunet only")
+            raise UserError(f"model is {str(model)!r}, but the detector mtcnn has its own weights; leave model out")
         self.name = name
-        self._detector: MTCNN | YuNet = (
-            MTCNN(preset, threads=threads) if model is None else YuNet(model, threads=threads)
-        )
+        self._detector = MTCNN(preset, threads=threads) if model is None else YuNet(model, threads=threads)
 
     def detect(self, photo: Image) -> Detections:
         """The faces of one photo (H, W, 3) uint8 RGB."""
         return self._detector.detect(photo)
 
     def detect_many(self, photos: Sequence[Image]) -> list[Detections]:
-        """The faces of each photo; many at once take less time each."""
+        """The faces of each photo; faster per photo than `detect`."""
         return self._detector.detect_many(photos)

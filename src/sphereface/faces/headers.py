@@ -1,7 +1,7 @@
-"""What an image file says of itself, read without decoding it.
+"""Headers of image files, read without decoding the pixels.
 
-The sizes are those that OpenCV's decoders go by, so that a limit holds for them, too. Files are refused here that the
-decoders would complete in silence, or be busy with for minutes.
+The sizes are those that OpenCV's decoders use, so that a limit holds for the decoders, too. Truncated files, which the
+decoders would complete without an error, and files that take minutes to decode are rejected here.
 """
 
 import re
@@ -11,50 +11,46 @@ from typing import Literal, NamedTuple
 
 Format = Literal["JPEG", "PNG", "WebP", "BMP", "TIFF"]
 
-PARTS = 100_000  # markers before a JPEG's pixels, chunks of a PNG; common files have ten to ten thousand
-MOVING = {b"acTL", b"fcTL", b"fdAT"}  # chunks of a PNG
-TILE = 1 << 22  # pixels of a TIFF's tile, if it is larger than the picture
-SCANS = 100  # of a JPEG; progressive ones have about ten, and each may cost a pass over all pixels
+PARTS = 100_000  # limit on markers before a JPEG's pixels and on chunks of a PNG; usual files have ten to ten thousand
+MOVING = {b"acTL", b"fcTL", b"fdAT"}  # chunks of an animated PNG
+TILE = 1 << 22  # pixels; limit on a TIFF tile that is larger than the picture
+SCANS = 100  # limit on scans of a JPEG; progressive files have about ten, and each may need a pass over all pixels
 
-_MARKER = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])")  # among a scan's bytes, where ff 00 and restarts are data
+_MARKER = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])")  # inside a scan, where ff 00 and restart markers are data
 _NUMBERS = {3: "H", 4: "I"}  # TIFF's short and long
 
 
 class Header(NamedTuple):
-    """What an image says of itself before it is decoded; width and height as stored, before any rotation."""
+    """The header of an image; width and height as stored, before any rotation."""
 
     format: Format
     width: int
     height: int
     alpha: bool = False
     orientation: int = 1  # EXIF: 1 upright, 2..8 mirrored or turned
-    premultiplied: bool = False  # the decoder gives colours times alpha
-    moving: bool = False  # a PNG with further pictures
+    premultiplied: bool = False  # the decoder returns colours times alpha
+    moving: bool = False  # an animated PNG
 
 
 class BadHeader(Exception):
-    """What is wrong with an image's bytes; the caller knows which image it is."""
+    """A problem of an image's bytes; the caller adds the name of the image."""
 
 
 def read_header(data: bytes) -> Header:
     """The header of encoded bytes; raises `BadHeader`."""
     try:
-        return _header(data)
+        if data[:3] == b"\xff\xd8\xff":
+            return _jpeg(data)
+        if data[:8] == b"\x89PNG\r\n\x1a\n":
+            return _png(data)
+        if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+            return _webp(data)
+        if data[:2] == b"BM":
+            return _bmp(data)
+        if data[:4] in (b"II*\0", b"MM\0*"):
+            return _tiff(data)
     except (struct.error, IndexError):
-        raise BadHeader("cut off within its header") from None
-
-
-def _header(data: bytes) -> Header:
-    if data[:3] == b"\xff\xd8\xff":
-        return _jpeg(data)
-    if data[:8] == b"\x89PNG\r\n\x1a\n":
-        return _png(data)
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return _webp(data)
-    if data[:2] == b"BM":
-        return _bmp(data)
-    if data[:4] in (b"II*\0", b"MM\0*"):
-        return _tiff(data)
+        raise BadHeader("cut off within its header; copy or download it again") from None
     raise BadHeader(f"starts with {data[:8]!r}; wanted a JPEG, PNG, WebP, BMP or TIFF image" if data else "no bytes")
 
 
@@ -69,7 +65,7 @@ def _jpeg(data: bytes) -> Header:
             continue
         place += 2
         if marker == 0x01 or 0xD0 <= marker <= 0xD7:
-            continue  # these stand alone
+            continue  # markers without a body
         (length,) = struct.unpack_from(">H", data, place)
         body = data[place + 2 : place + length]
         if marker in (0xC0, 0xC1, 0xC2):
@@ -88,20 +84,20 @@ def _jpeg(data: bytes) -> Header:
             many_scans = many_scans or body[0] < components
             break
     else:
-        raise BadHeader(f"a JPEG with over {PARTS:,} markers before its pixels; save it anew")
+        raise BadHeader(f"a JPEG with over {PARTS:,} markers before its pixels; save it again")
     if size is None:
         raise BadHeader("a JPEG without a size")
     if data.rfind(b"\xff\xd9") < place:
         raise BadHeader("a JPEG that is cut off; copy or download it again")
     if components == 4 and not adobe:
-        raise BadHeader("a CMYK JPEG that does not say which end is black; save it as RGB")
+        raise BadHeader("a CMYK JPEG without the Adobe marker that says which end is black; save it as RGB")
     if many_scans and _scans(data, place) > SCANS:
-        raise BadHeader(f"a JPEG with over {SCANS} scans; save it anew")
+        raise BadHeader(f"a JPEG with over {SCANS} scans; save it again")
     return Header("JPEG", *size, orientation=orientation)
 
 
 def _scans(data: bytes, place: int) -> int:
-    """How many scans a JPEG has, of which the first one's data begin at `place`."""
+    """The number of scans of a JPEG; the data of the first begin at `place`."""
     scans = 1
     for _ in range(PARTS):
         found = _MARKER.search(data, place)
@@ -118,21 +114,17 @@ def _png(data: bytes) -> Header:
     length, kind, width, height, _, colour = struct.unpack_from(">I4sIIBB", data, 8)
     if kind != b"IHDR" or length != 13:
         raise BadHeader("a damaged PNG header")
-    alpha, orientation, pixels, moving = colour in (4, 6), 1, False, False
-    for kind, start, end in _chunks(data):
-        if kind == b"tRNS":
-            alpha = True
-        elif kind == b"eXIf":
-            orientation = _exif_orientation(data[start + 8 : end - 4])
-        pixels = pixels or kind == b"IDAT"
-        moving = moving or kind in MOVING
-    if not pixels:
+    chunks = {kind: (start, end) for kind, start, end in _chunks(data)}
+    if b"IDAT" not in chunks:
         raise BadHeader("a PNG without pixels")
-    return Header("PNG", width, height, alpha, orientation, moving=moving)
+    alpha = colour in (4, 6) or b"tRNS" in chunks
+    start, end = chunks.get(b"eXIf", (len(data), len(data)))
+    orientation = _exif_orientation(data[start + 8 : end - 4])
+    return Header("PNG", width, height, alpha, orientation, moving=not MOVING.isdisjoint(chunks))
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """The chunks of a PNG after its first: what they hold, where they start and end."""
+    """The chunks of a PNG after the first: type, start and end."""
     start = 33
     for _ in range(PARTS):
         if start + 12 > len(data):
@@ -142,11 +134,11 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
         if kind == b"IEND":
             return
         start += 12 + length
-    raise BadHeader(f"a PNG of over {PARTS:,} chunks; save it anew")
+    raise BadHeader(f"a PNG of over {PARTS:,} chunks; save it again")
 
 
 def first_picture(data: bytes) -> bytes:
-    """A moving PNG without its further pictures, over which OpenCV 4.11 and later may crash if the file is damaged."""
+    """An animated PNG reduced to its first picture: OpenCV 4.11 and later may crash on damaged further pictures."""
     return data[:33] + b"".join(data[start:end] for kind, start, end in _chunks(data) if kind not in MOVING)
 
 
@@ -164,14 +156,14 @@ def _webp(data: bytes) -> Header:
     if kind != b"VP8X":
         raise BadHeader("a damaged WebP header")
     if data[20] & 0x02:
-        raise BadHeader("a moving WebP; save one picture of it")
+        raise BadHeader("an animated WebP; save one picture of it")
     width, height = (int.from_bytes(data[at : at + 3], "little") + 1 for at in (24, 27))
     exif = _webp_exif(data) if data[20] & 0x08 else b""
     return Header("WebP", width, height, bool(data[20] & 0x10), _exif_orientation(exif.removeprefix(b"Exif\0\0")))
 
 
 def _webp_exif(data: bytes) -> bytes:
-    """The EXIF chunk of a WebP; it comes after the pixels."""
+    """The EXIF chunk of a WebP, which follows the pixels."""
     place = 12
     for _ in range(PARTS):
         if place + 8 > len(data):
@@ -186,7 +178,7 @@ def _webp_exif(data: bytes) -> bytes:
 def _bmp(data: bytes) -> Header:
     start, size = struct.unpack_from("<II", data, 10)
     if size < 40:
-        raise BadHeader("a BMP of the old kind; save it as PNG")
+        raise BadHeader(f"a BMP with an old header of {size} bytes; save it as PNG")
     width, height, _, bits, packed = struct.unpack_from("<iiHHI", data, 18)
     if packed == 0 and len(data) < start + abs(height) * ((width * bits + 31) // 32 * 4):
         raise BadHeader("a BMP that is cut off; copy or download it again")
@@ -194,7 +186,7 @@ def _bmp(data: bytes) -> Header:
 
 
 def _tiff(data: bytes) -> Header:
-    """The first picture's header; the decoder itself minds its orientation."""
+    """The first picture's header, as upright: the decoder applies the orientation itself."""
     tags = dict(_directory(data, {256, 257, 258, 262, 273, 277, 279, 284, 322, 323, 338}))
     size, tile = tags.get(256, ()) + tags.get(257, ()), tags.get(322, (0,)) + tags.get(323, (0,))
     if len(size) != 2:
@@ -206,14 +198,14 @@ def _tiff(data: bytes) -> Header:
         raise BadHeader(f"{bits} bits a channel; wanted 8 or 16: convert it to PNG")
     ends = map(sum, zip(tags.get(273, ()), tags.get(279, ()), strict=False))
     if tags.get(284) == (2,) and max(ends, default=0) > len(data):
-        raise BadHeader("a TIFF that is cut off; copy or download it again")  # the decoder would leave colours out
-    extra = tags.get(338, ())[:1]  # the fourth number of a pixel: 1 is alpha, with colours times alpha, and 2 is alpha
+        raise BadHeader("a TIFF that is cut off; copy or download it again")  # the decoder would omit colours
+    extra = tags.get(338, ())[:1]  # the fourth number of a pixel: 1 is alpha with colours times alpha, 2 is alpha
     alpha = extra in ((1,), (2,)) and tags.get(262) == (2,) and tags.get(277) == (4,)
     return Header("TIFF", *size, alpha, premultiplied=alpha and (extra == (1,) or bits == 8))
 
 
 def _exif_orientation(data: bytes) -> int:
-    """The orientation tag of an EXIF block; whatever is broken there counts as upright, as viewers do."""
+    """The orientation tag of an EXIF block; a damaged block counts as upright, as in image viewers."""
     try:
         ((_, (value, *_)),) = _directory(data, {274})
     except (BadHeader, struct.error, ValueError):
@@ -222,9 +214,9 @@ def _exif_orientation(data: bytes) -> int:
 
 
 def _directory(data: bytes, wanted: set[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """The wanted tags of a TIFF's first directory with their numbers; of equal tags the first, as the decoder does.
+    """The wanted tags of a TIFF's first directory with their numbers; the first of equal tags, as in the decoder.
 
-    Tags that hold no short or long numbers, or very many, come without them.
+    Tags of other types than short and long, or with over `PARTS` numbers, have no numbers here.
     """
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(data[:4])
     if order is None:

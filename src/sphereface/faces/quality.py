@@ -1,7 +1,4 @@
-"""How good a face is to recognise: size, sharpness, pose and exposure, each a number of its own.
-
-None of them is a verdict: thresholds belong to whoever knows what the faces are for.
-"""
+"""The quality of a face for recognition: size, sharpness, pose and exposure, as numbers without thresholds."""
 
 from typing import NamedTuple
 
@@ -12,23 +9,20 @@ from sphereface.arrays import Floating, Image
 from sphereface.faces.warp import align
 
 # The five points of an average head, in units of the distance between the eyes: x to the right as seen, y down, z to
-# the camera. Width and height are the template's; the depths of nose and mouth are anthropometric averages, rounded.
+# the camera. Width and height are those of the template; the depths of nose and mouth are rounded anthropometric means.
 HEAD = np.array([[-0.5, 0.0, 0.0], [0.5, 0.0, 0.0], [0.0, 0.57, 0.45], [-0.41, 1.15, 0.1], [0.41, 1.15, 0.1]])
 
 
 class Pose(NamedTuple):
-    """Degrees by which a head is turned, approximately: five points and an average head say no more.
+    """Rotation of a head in degrees, approximate: estimated from five points and an average head."""
 
-    yaw: to the right of the photo; pitch: up; roll: clockwise.
-    """
-
-    yaw: float
-    pitch: float
-    roll: float
+    yaw: float  # to the right of the photo
+    pitch: float  # up
+    roll: float  # clockwise
 
 
 class Quality(NamedTuple):
-    """What may make a face hard to recognise."""
+    """Measures of a face that affect recognition."""
 
     eye_distance: float  # pixels of the photo
     sharpness: float  # standard deviation of the Laplacian of the aligned face, over that of its grey levels
@@ -39,7 +33,7 @@ class Quality(NamedTuple):
 
 
 def head_pose(landmarks: Floating) -> Pose:
-    """The pose of a head by its five points: the rotation of an average head, seen from afar, that fits best."""
+    """The pose of a head from its five points: least-squares rotation of an average head under parallel projection."""
     points = np.asarray(landmarks, np.float64)
     flat = points - points.mean(axis=0)
     solid = HEAD - HEAD.mean(axis=0)
@@ -47,7 +41,7 @@ def head_pose(landmarks: Floating) -> Pose:
     u, _, v = np.linalg.svd(affine, full_matrices=False)
     x, y = u @ v  # the nearest pair of orthonormal rows
     z = np.cross(x, y)
-    # The rotation is roll after pitch after yaw; its last row and its middle column give the three back.
+    # The rotation is roll after pitch after yaw; its last row and its middle column give the three angles.
     angles = np.arctan2(-z[0], z[2]), np.arcsin(np.clip(z[1], -1, 1)), np.arctan2(-x[1], y[1])
     return Pose(*(float(np.degrees(angle)) for angle in angles))
 

@@ -1,4 +1,4 @@
-"""Five points to a face: the similarity that carries landmarks to a template, and the warp that follows it."""
+"""Five points to a face: the similarity transform from landmarks to a template, and the warp with it."""
 
 from typing import NamedTuple
 
@@ -11,13 +11,13 @@ from sphereface.faces.images import require_photo
 
 # Left eye, right eye, nose, left and right corner of the mouth, as (x, y) in a crop 112 high and 96 wide.
 PRINTED = np.array([[30.2946, 51.6963], [65.5318, 51.5014], [48.0252, 71.7366], [33.5493, 92.3655], [62.7299, 92.2041]])
-# The printed numbers count pixels from 1, as MATLAB does; all Python ports, and so the sets that people have, take them
-# as counted from 0, which moves the face by a pixel. Both are right for the models that were trained so.
+# The printed numbers count pixels from 1, as MATLAB does; all Python ports, and so the common data sets, count from 0,
+# which moves the face by a pixel. A model needs the template that it was trained with.
 TEMPLATES: dict[str, Float64] = {"sphereface": PRINTED, "matlab": PRINTED - 1}
 
 
 class Crop(NamedTuple):
-    """A window on the template's plane: a point p of the template lies at zoom * p + shift."""
+    """A window on the template: its point p lies at zoom * p + shift in the crop."""
 
     height: int
     width: int
@@ -25,18 +25,18 @@ class Crop(NamedTuple):
     shift: tuple[float, float]
 
 
-# The paper shows its three patches in a figure only; `wide` and `upper` are our choice.
+# The paper shows its three patches only in a figure; `wide` and `upper` are our choice.
 CROPS = {
     "112x96": Crop(112, 96, 1.0, (0.0, 0.0)),
     "112x112": Crop(112, 112, 1.0, (8.0, 0.0)),  # columns 8:104 are the 112x96 crop
-    "wide": Crop(112, 96, 0.8, (9.5, 11.1)),  # hair and chin: smaller about the crop's middle (47.5, 55.5)
-    "upper": Crop(112, 96, 1.4, (-19.7, -25.7)),  # eyes and nose: larger, (48, 58) comes to the middle
+    "wide": Crop(112, 96, 0.8, (9.5, 11.1)),  # hair and chin: zoomed out about the crop's centre (47.5, 55.5)
+    "upper": Crop(112, 96, 1.4, (-19.7, -25.7)),  # eyes and nose: zoomed in, with (48, 58) at the centre
 }
-LEFT, RIGHT = 8, 104  # the columns of 112x112 that are 112x96
+LEFT, RIGHT = 8, 104  # the columns of 112x112 that are the crop 112x96
 
 
 def targets(template: str = "sphereface", crop: str = "112x96") -> Float64:
-    """Where the five points of a face lie in a crop, (5, 2)."""
+    """The positions (5, 2) of a face's five points in a crop."""
     if template not in TEMPLATES:
         raise UserError(f"unknown template {template!r}; choose one of {', '.join(TEMPLATES)}")
     if crop not in CROPS:
@@ -45,14 +45,13 @@ def targets(template: str = "sphereface", crop: str = "112x96") -> Float64:
 
 
 def similarity(source: Floating, target: Floating, *, reflect: bool = False) -> Float64:
-    """The matrix (2, 3) of rotation, scale and shift that carries source points nearest to target points.
+    """The matrix (2, 3) of rotation, scale and shift that maps source points nearest to target points.
 
-    Least squares after Umeyama (1991), eq. 40 to 42. A mirror image is matched as well as a rotation can, unless
-    `reflect` allows the matrix to mirror.
+    Least squares after Umeyama (1991), eq. 40 to 42. With `reflect` the matrix may also mirror the points.
     """
     source, target = np.asarray(source, np.float64), np.asarray(target, np.float64)
     if source.shape != target.shape or source.ndim != 2 or source.shape[1] != 2 or len(source) < 2:
-        raise UserError(f"points {source.shape} to match with {target.shape}; wanted (N, 2) twice, N at least 2")
+        raise UserError(f"points {source.shape} and {target.shape}; wanted (N, 2) for both, with N at least 2")
     if not (np.isfinite(source).all() and np.isfinite(target).all()):
         raise UserError("points with NaN or infinite coordinates; wanted finite ones")
     from_mean, to_mean = source.mean(axis=0), target.mean(axis=0)
@@ -69,14 +68,9 @@ def similarity(source: Floating, target: Floating, *, reflect: bool = False) -> 
 
 
 def align(
-    photo: Image,
-    landmarks: Floating,
-    template: str = "sphereface",
-    crop: str = "112x96",
-    *,
-    antialias: bool = True,
+    photo: Image, landmarks: Floating, template: str = "sphereface", crop: str = "112x96", *, antialias: bool = True
 ) -> Image:
-    """The face of a photo (H, W, 3) with five landmarks (5, 2), as a crop; black where the photo ends.
+    """The face of a photo (H, W, 3) with five landmarks (5, 2), as a crop; black outside the photo.
 
     >>> face = align(photo, Detector().detect(photo).landmarks[0])
     """
@@ -92,10 +86,10 @@ def align(
 
 
 def prefilter(photo: Image, matrix: Float64, shape: tuple[int, int]) -> tuple[Image, Float64]:
-    """Smooth what a shrinking warp would skip: the part of the photo that it needs, and its matrix from there.
+    """Low-pass filter before a shrinking warp: the part of the photo that the warp reads, and the matrix from there.
 
-    Whole halvings by area, then a Gaussian for the rest, of width (1/s - 1) / 2 for a scale s between 1/2 and 1: it
-    fades out as s nears 1, so that a face of the crop's own size stays as sharp as it was.
+    Halvings by area, then a Gaussian of width (1/s - 1) / 2 for the remaining scale s between 1/2 and 1: its width goes
+    to 0 as s goes to 1, so that a face of the crop's own size stays sharp.
     """
     scale = float(np.sqrt(abs(np.linalg.det(matrix[:, :2]))))
     if scale >= 1:
@@ -115,10 +109,7 @@ def prefilter(photo: Image, matrix: Float64, shape: tuple[int, int]) -> tuple[Im
 def _needed(
     photo: Image, matrix: Float64, shape: tuple[int, int], *, margin: float, grid: int
 ) -> tuple[int, int, int, int]:
-    """The part of a photo that a warp looks at, x1 y1 x2 y2, never empty.
-
-    It begins on a grid, so that every crop of a face is smoothed from the same pixels.
-    """
+    """The part of a photo that a warp reads, x1 y1 x2 y2; begins on a grid, so that crops filter equal pixels."""
     height, width = shape
     back = cv2.invertAffineTransform(matrix)
     corners = np.array([[0, 0, 1], [width, 0, 1], [0, height, 1], [width, height, 1]]) @ back.T
@@ -129,7 +120,7 @@ def _needed(
 
 
 def centre_crop(photo: Image, crop: str = "112x96") -> Image:
-    """The middle of a photo in a crop's shape: what is left to do where no face was found. It is not aligned."""
+    """The middle of a photo in a crop's shape, not aligned: for photos in which no face was found."""
     height, width, _, _ = CROPS[crop]
     scale = max(height / photo.shape[0], width / photo.shape[1])
     shift = (np.array([width, height]) - 1 - scale * (np.array(photo.shape[1::-1]) - 1)) / 2
@@ -139,7 +130,7 @@ def centre_crop(photo: Image, crop: str = "112x96") -> Image:
 
 
 def as_crop(face: Image, crop: str, *, source: str = "a face") -> Image:
-    """A stored face as the crop that a model wants: 112x112 serves 112x96 by its columns 8:104."""
+    """A stored face as the crop that a model needs; 112x96 is columns 8:104 of 112x112."""
     wanted = CROPS[crop]
     if face.shape == (wanted.height, wanted.width, 3):
         return face

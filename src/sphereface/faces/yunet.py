@@ -1,4 +1,4 @@
-"""YuNet (Wu et al., 2023) through OpenCV: a fast detector for services; its model file is given by the caller."""
+"""YuNet (Wu et al., 2023) through OpenCV: a fast detector for services; the caller provides its model file."""
 
 import threading
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ SCORE, OVERLAP, MOST = 0.9, 0.3, 5000  # the values of OpenCV's own sample
 class YuNet:
     """A single network over the whole photo.
 
-    Photos with a side over `longest` pixels are shrunk first: the time is that of the shrunk photo, and faces under
-    about ten pixels there are not found.
+    Photos with a side over `longest` pixels are shrunk first, which limits the time; faces under about ten pixels in
+    the shrunk photo are not found.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class YuNet:
         if not self.model.is_file():
             raise ModelFileError(f"{model}: no such file; wanted YuNet's .onnx, as face_detection_yunet_2023mar.onnx")
         self._local = threading.local()
-        self._net()  # a bad file is an error now
+        self._net()  # a damaged file is an error at once
 
     def detect(self, photo: Image) -> Detections:
         """The faces of one photo (H, W, 3) uint8 RGB."""
@@ -46,7 +46,7 @@ class YuNet:
             small = np.asarray(cv2.resize(photo, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
         net = self._net()
         net.setInputSize((small.shape[1], small.shape[0]))
-        found: Any = net.detect(cv2.cvtColor(small, cv2.COLOR_RGB2BGR))[1]  # None where there is no face
+        found: Any = net.detect(cv2.cvtColor(small, cv2.COLOR_RGB2BGR))[1]  # None for no faces
         rows = np.zeros((0, 15), np.float32) if found is None else np.asarray(found, np.float32)
         rows = rows[np.argsort(-rows[:, 14], kind="stable")]
         back = np.array([width / small.shape[1], height / small.shape[0]], np.float32)
@@ -60,7 +60,7 @@ class YuNet:
             return list(pool.map(self.detect, photos))
 
     def _net(self) -> cv2.FaceDetectorYN:
-        """A network for each thread: OpenCV's keeps the size of its input."""
+        """The network of this thread: OpenCV's object stores its input size, and so cannot be shared."""
         if not hasattr(self._local, "net"):
             try:
                 self._local.net = cv2.FaceDetectorYN.create(str(self.model), "", (32, 32), self.score, OVERLAP, MOST)

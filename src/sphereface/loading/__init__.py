@@ -1,4 +1,4 @@
-"""Batches for training: a scan before the start, samplers without state, worker processes, resuming in mid-epoch."""
+"""Batches for training: a scan before the start, stateless samplers, worker processes, resuming in mid-epoch."""
 
 from sphereface.data.reading import Unreadable
 from sphereface.loading.loader import Batch, FaceLoader, Replaced

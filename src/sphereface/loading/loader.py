@@ -1,4 +1,4 @@
-"""Batches of faces for training: the same for a seed and a step, whoever loads them and wherever a run resumed."""
+"""Batches of faces for training: the same for a seed and a step, for any number of workers and any resumption."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -19,14 +19,11 @@ from sphereface.loading.samplers import Sampler, mirrored, shard
 from sphereface.loading.scan import face_shape
 from sphereface.loading.workers import START_METHOD, StartMethod, Workers
 
-ADVICE = (
-    "; it was readable when the run began: restore it and resume, or replace such faces with ",
-    Setting("missing", "skip"),
-)
+ADVICE = "; it was readable when the run began: restore it and resume, or continue with ", Setting("missing", "skip")
 
 
 class Batch(NamedTuple):
-    """What one training step sees."""
+    """The input of one training step."""
 
     step: int  # the first is 0
     images: Tensor  # (B, 3, H, W) uint8, channels last
@@ -34,7 +31,7 @@ class Batch(NamedTuple):
 
 
 class Replaced(NamedTuple):
-    """Places of batches that another face filled, for want of their own, and some of the files that broke."""
+    """The number of unreadable faces in batches that others replaced, and some of their files."""
 
     places: int = 0
     files: tuple[Unreadable, ...] = ()
@@ -44,16 +41,16 @@ class Replaced(NamedTuple):
         return f"{self.places:,} faces of batches were replaced by others: files broke since the start, such as {named}"
 
     def as_dict(self) -> dict[str, Any]:
-        """What the log says of it: nothing where nothing was replaced."""
+        """The fields for the log; empty if no face was replaced."""
         return {"replaced": self.places, "broken_later": dict(self.files)} if self.places else {}
 
 
 class FaceLoader:
-    """Batches from one step to the end of a run; iterating again goes on with the next batch not yet delivered.
+    """Batches from one step to the end of a run; iterating again continues with the next undelivered batch.
 
-    With several `ranks`, each gets its share of the same global batch. Where a file breaks after it was prepared, the
-    run ends with an error that names it (`fail`), or the next readable face of the batch takes its place (`skip`):
-    `broken_later` lists such files, `replaced` counts the places.
+    With several `ranks`, each gets its share of the same global batch. If a file becomes unreadable after `prepare`,
+    the run ends with an error that names it (`fail`), or the next readable face of the batch replaces it (`skip`):
+    `broken_later` lists such files, `replaced` counts the replaced faces.
 
     >>> faces = prepare(PeopleFolder("faces/train"))
     >>> for batch in FaceLoader(faces, Shuffled(len(faces), batch=64, seed=1), steps=1000, workers=2): ...
@@ -80,7 +77,7 @@ class FaceLoader:
             raise UserError(f"start is {start}, steps is {steps}; wanted at least 0")
         self.device = torch.device(device)
         if self.device.type == "cuda" and not torch.cuda.is_available():
-            raise UserError(f"device is {device}; this torch sees no CUDA device: use cpu")
+            raise UserError(f"device is {device}; torch finds no CUDA device: use cpu")
         self.faces, self.steps, self.step = faces, steps, start
         self.broken_later: dict[str, str] = {}  # path: reason
         self.replaced = 0
@@ -99,34 +96,31 @@ class FaceLoader:
                 yield Batch(step, images, labels.to(self.device, non_blocking=True))
 
     def state_dict(self) -> dict[str, int | str]:
-        """The next step that was not yet delivered, and what must agree where the run goes on."""
+        """The next undelivered step, and the settings that a resumed run must share."""
         return {"step": self.step, **self._batches.settings()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where a saved run stopped; other data or settings, which would give other batches, are an error."""
-        here = self._batches.settings()
-        changed = [
-            f"{name} was {state.get(name)!r}, is {here[name]!r}" for name in here if state.get(name) != here[name]
-        ]
+        """Continue where a saved run stopped; data or settings that give other batches are an error."""
+        settings = self._batches.settings().items()
+        changed = [f"{name} was {state.get(name)!r}, is {now!r}" for name, now in settings if state.get(name) != now]
         if changed:
             raise UserError(
                 f"the batches would not be those of the saved run: {'; '.join(changed)}; restore what changed "
-                "(an image that broke since stays in the order if `prepare` is given the saved scan)"
+                "(an image that broke since stays in the order if `prepare` gets the saved scan as `known`)"
             )
         self.step = int(state["step"])
 
     def replaced_in_all(self) -> Replaced:
-        """What was replaced so far in all processes, each of which calls this."""
-        told = parallel.gather_json([self.replaced, list(islice(self.broken_later.items(), NAMED))])
-        files = {path: reason for _, broken in told for path, reason in broken}
-        return Replaced(sum(places for places, _ in told), tuple(islice(starmap(Unreadable, files.items()), NAMED)))
+        """The replacements so far in all processes; each of them must call this."""
+        parts = parallel.gather_json([self.replaced, list(islice(self.broken_later.items(), NAMED))])
+        files = {path: reason for _, broken in parts for path, reason in broken}
+        return Replaced(sum(places for places, _ in parts), tuple(islice(starmap(Unreadable, files.items()), NAMED)))
 
     def _note(self, step: int, broken: tuple[Unreadable, ...], size: int) -> None:
         if broken and len(broken) == size:
             path, reason = broken[0]
-            raise UnreadableImage(
-                path, f"{reason}; so it is with all {size} faces of step {step}: bring back their disk and resume"
-            )
+            advice = f"all {size} faces of step {step} are unreadable: restore their disk and resume"
+            raise UnreadableImage(path, f"{reason}; {advice}")
         self.replaced += len(broken)
         self.broken_later.update(broken)
 
@@ -145,10 +139,10 @@ class _Batches(Dataset[_Loaded]):
 
     def __init__(self, faces: ReadyFaces, sampler: Sampler, *, mirror: bool, rank: int, ranks: int) -> None:
         self.faces, self.sampler, self.mirror, self.rank, self.ranks = faces, sampler, mirror, rank, ranks
-        shard(sampler.indices(0), rank, ranks)  # uneven shares are an error now, and not in a worker
+        shard(sampler.indices(0), rank, ranks)  # an error for uneven shares here, before the workers start
 
     def settings(self) -> dict[str, int | str]:
-        """All that must agree for the batches to be the same."""
+        """The settings that determine the batches."""
         faces = {"crop": self.faces.crop, "fingerprint": self.faces.fingerprint}
         return {**self.sampler.settings(), "mirror": self.mirror, **faces}
 
@@ -170,6 +164,6 @@ class _Batches(Dataset[_Loaded]):
 
 
 def _stand_ins(broken: set[int], size: int) -> dict[int, int]:
-    """For each broken place of a batch the next whole one, from the front again after the end; none where all broke."""
+    """The next readable place, cyclically, for each broken place of a batch; empty if all are broken."""
     whole = [place for place in range(size) if place not in broken]
     return {place: min(whole, key=lambda other: (other - place) % size) for place in broken} if whole else {}

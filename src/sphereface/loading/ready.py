@@ -1,4 +1,4 @@
-"""A set made ready for training: what is excluded or unreadable is left out, and a small set is kept decoded."""
+"""A set prepared for training, without excluded and unreadable images; a small set is kept decoded in memory."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -25,41 +25,41 @@ ADVICE = ("mend or remove them, or leave them out with ", Setting("missing", "sk
 class ReadyFaces:
     """Faces that were readable when the run began; made by `prepare`."""
 
-    images: Subset  # those that take part
+    images: Subset  # the images in use
     crop: str
     missing: Missing
-    scan: Scan  # what decided about them
-    not_found: tuple[str, ...]  # excluded names that nothing answered to
-    fingerprint: str  # of those that take part
-    pixels: Tensor | None  # the decoded faces of all scanned images (N, H, W, 3), where they are kept
-    decoded: Bools  # which of them are there
+    scan: Scan  # the scan that selected them
+    not_found: tuple[str, ...]  # excluded names without a match in the set
+    fingerprint: str  # of the images in use
+    pixels: Tensor | None  # the decoded faces of all scanned images (N, H, W, 3), if kept
+    decoded: Bools  # (N,) true for scanned images that are in `pixels`
 
     def __len__(self) -> int:
         return len(self.images.rows)
 
     @property
     def people(self) -> list[str]:
-        """Names; a label is a place in this list."""
+        """The names of people; a label is an index into this list."""
         return list(self.images.people)
 
     @property
     def labels(self) -> Int64:
-        """Whose face each one is, (N,)."""
+        """The label of each face, (N,)."""
         return self.images.labels
 
     @property
     def skipped(self) -> tuple[Unreadable, ...]:
-        """The images that were left out, and why."""
+        """The images that were left out, with reasons."""
         return self.scan.unreadable
 
     @property
     def absent(self) -> list[str]:
-        """People who have a label but no image left."""
+        """The names of people with a label but without images."""
         counts = np.bincount(self.labels, minlength=len(self.images.people))
         return [name for name, count in zip(self.images.people, counts, strict=True) if not count]
 
     def read_into(self, index: int, out: UInt8) -> None:
-        """Put one face into `out` (H, W, 3), from memory where it is kept; raises where its file broke since."""
+        """Copy one face into `out` (H, W, 3), from memory or from its file; an error if that became unreadable."""
         row = int(self.images.rows[index])
         if self.pixels is not None and self.decoded[row]:
             out[:] = self.pixels[row].numpy()
@@ -67,7 +67,7 @@ class ReadyFaces:
             out[:] = read_face(self.images.faces, row, self.crop)
 
     def share(self) -> None:
-        """Move what is kept into shared memory, one copy for all processes; a forked one sees it anyway."""
+        """Move kept faces into shared memory, one copy for all processes; forked workers do not need this."""
         if self.pixels is None:
             return
         try:
@@ -91,19 +91,20 @@ def prepare(
     known: Scan | None = None,
     progress: Progress = silent,
 ) -> ReadyFaces:
-    """Decode every image once; an unreadable one ends this (`fail`) or is left out and listed (`skip`).
+    """Decode every image once; an unreadable one is an error (`fail`) or is left out and listed (`skip`).
 
-    `exclude` names people or paths that take no part. Faces stay in memory where all of them fit `cache_bytes`; 0 keeps
-    none. `known` is the scan of an earlier run on the same set: it decides again who takes part, so that a resumed run
-    sees the same batches, and nothing is read but what the memory wants. Of several processes each calls this: without
-    that memory each reads its share of the images, and the same faces take part in all of them.
+    `exclude` names people or paths to leave out. Faces are kept in memory if all of them fit `cache_bytes`; 0 keeps
+    none. `known` is the scan of an earlier run on the same set: it selects the same images, so that a resumed run has
+    the same batches, and images are read only to fill the memory. Each of several processes calls this: if no faces are
+    kept, each reads its share of the images, and all select the same ones.
 
     >>> faces = prepare(PeopleFolder("faces/train"), workers=2)
     """
     require_missing(missing)
     chosen, not_found = without(faces, exclude)
-    if known is not None:
-        _check_same_set(known, chosen)
+    if known is not None and known.fingerprint != fingerprint(chosen):
+        counts = f"{known.count:,} images, here {len(chosen.rows):,}, or other names"
+        raise UserError(f"the known scan is of another set ({counts}); leave it out to scan again")
     shape = (len(chosen.rows), *face_shape(crop))
     pixels = torch.empty(shape, dtype=torch.uint8) if np.prod(shape) <= cache_bytes else None
     found = known
@@ -124,11 +125,3 @@ def prepare(
 def _readable(scan: Scan, images: Subset) -> Bools:
     bad = {image.path for image in scan.unreadable}
     return np.array([path not in bad for path in images.paths]) if bad else np.ones(len(images.rows), np.bool_)
-
-
-def _check_same_set(known: Scan, images: Subset) -> None:
-    if known.fingerprint != fingerprint(images):
-        raise UserError(
-            f"the known scan is of another set ({known.count:,} images, here {len(images.rows):,}, or other names); "
-            "leave it out to scan again"
-        )

@@ -1,4 +1,4 @@
-"""Look at every image once before a run, so that none can end it at hour 30."""
+"""Reading every image once before a run, so that an unreadable one is found at the start."""
 
 from collections.abc import Mapping
 from contextlib import closing
@@ -19,34 +19,31 @@ from sphereface.loading.subset import fingerprint
 from sphereface.loading.workers import START_METHOD, StartMethod, Workers
 from sphereface.progress import Progress, silent
 
-CHUNK = 64  # images that a worker looks at between two messages
+CHUNK = 64  # images that a worker reads between two messages
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What reading every image of a set once found."""
+    """The result of reading every image of a set once."""
 
     fingerprint: str  # of the set that was scanned
     count: int
     unreadable: tuple[Unreadable, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """The scan as JSON takes it."""
-        return {
-            "fingerprint": self.fingerprint,
-            "count": self.count,
-            "unreadable": [list(image) for image in self.unreadable],
-        }
+        """The fields for JSON."""
+        unreadable = [list(image) for image in self.unreadable]
+        return {"fingerprint": self.fingerprint, "count": self.count, "unreadable": unreadable}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Scan":
-        """The scan that `as_dict` wrote down."""
+        """The scan of the fields of `as_dict`."""
         unreadable = tuple(Unreadable(str(path), str(reason)) for path, reason in data["unreadable"])
         return cls(str(data["fingerprint"]), int(data["count"]), unreadable)
 
 
 def face_shape(crop: str) -> tuple[int, int, int]:
-    """Height, width and colours of a crop's faces."""
+    """Height, width and channels of a crop's faces."""
     if crop not in CROPS:
         raise UserError(f"unknown crop {crop!r}; choose one of {', '.join(CROPS)}")
     return CROPS[crop].height, CROPS[crop].width, 3
@@ -63,11 +60,11 @@ def scan(
     together: bool = False,
     progress: Progress = silent,
 ) -> Scan:
-    """Decode every image once; `progress` hears how far it is, and `into` (N, H, W, 3) receives the faces.
+    """Decode every image once; `progress` is called after each chunk, and `into` (N, H, W, 3) receives the faces.
 
-    An unreadable image is noted. A readable one of the wrong size ends the scan with an error: where one photo is not
-    aligned, few are. Where every process of several calls it, `together`, each looks at its share of the images, or
-    with `into` at all of them, and all have the same result.
+    Unreadable images are listed. A readable one of the wrong size ends the scan with an error: such sets are usually
+    not aligned. With `together`, every process calls this; each reads its share of the images, or with `into` all of
+    them, and all have the same result.
     """
     chunks = _Chunks(faces, crop, chunk, keep=into is not None)
     starts = range(0, chunks.count, chunk)
@@ -93,7 +90,7 @@ def scan(
 
 
 def _agreed(unreadable: Mapping[int, str], misfit: str | None) -> dict[int, str]:
-    """What all processes found unreadable; raises in each of them if any found a wrong size."""
+    """The unreadable images of all processes; raises in each of them if any found a wrong size."""
     found = parallel.gather_json([list(unreadable.items()), misfit])
     for _, text in found:
         if text is not None:
@@ -102,14 +99,14 @@ def _agreed(unreadable: Mapping[int, str], misfit: str | None) -> dict[int, str]
 
 
 class _Seen(NamedTuple):
-    """What a worker found in a chunk."""
+    """A worker's result for a chunk."""
 
     pixels: Tensor | None  # (up to `chunk`, H, W, 3)
-    unreadable: dict[int, str]  # by the image's place in the set: why
+    unreadable: dict[int, str]  # index of the image in the set: reason
 
 
 class _Chunks(Dataset[_Seen]):
-    """The images of a set, some at a time, each chunk named by its first image."""
+    """The images of a set in chunks; the key of a chunk is the index of its first image."""
 
     def __init__(self, faces: FaceSet, crop: str, size: int, *, keep: bool) -> None:
         self.faces, self.crop, self.size, self.keep = faces, crop, size, keep
@@ -122,6 +119,5 @@ class _Chunks(Dataset[_Seen]):
         for place, image in enumerate(images):
             with skipping.reading(image):
                 rows[place] = read_face(self.faces, image, self.crop)
-        return _Seen(
-            pixels if self.keep else None, {image: reason for image, (_, reason) in skipping.unreadable.items()}
-        )
+        reasons = {image: reason for image, (_, reason) in skipping.unreadable.items()}
+        return _Seen(pixels if self.keep else None, reasons)

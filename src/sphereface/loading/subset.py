@@ -1,4 +1,4 @@
-"""Some images of a set, as a set; and a fingerprint that tells two sets apart."""
+"""A subset of the images of a set, and the fingerprint of a set."""
 
 import hashlib
 from collections.abc import Collection, Sequence
@@ -15,7 +15,7 @@ from sphereface.errors import UserError
 
 @dataclass(frozen=True, eq=False)
 class Subset:
-    """The chosen rows of a set, in their order, with people and labels of its own."""
+    """Chosen rows of a set, in their order, with people and labels of their own."""
 
     faces: FaceSet
     rows: Int64
@@ -24,7 +24,7 @@ class Subset:
 
     @cached_property
     def paths(self) -> Sequence[str]:
-        """What each image is called."""
+        """The path of each image in the set."""
         paths = self.faces.paths
         return paths.at(self.rows) if isinstance(paths, Names) else [paths[row] for row in self.rows]
 
@@ -33,15 +33,15 @@ class Subset:
         return self.faces.read(int(self.rows[index]))
 
     def keep(self, kept: Bools) -> "Subset":
-        """The images marked in `kept` (N,); people and their labels stay as they are, even without images."""
+        """The images with a true `kept` (N,); people and labels stay the same, even of people without images."""
         return Subset(self, np.flatnonzero(kept), self.people, self.labels[kept])
 
 
 def without(faces: FaceSet, names: Collection[str]) -> tuple[Subset, tuple[str, ...]]:
-    """A set less some people and images, by person's name or image's path, and the names that nothing answered to.
+    """A set without some people and images, given by person's name or image's path, and the names without a match.
 
-    Whoever has no image left is no class any more: the others are numbered anew, 0, 1, 2, ..., in their old order.
-    Without names the set keeps its numbers.
+    People without images are dropped, and the others get new labels 0, 1, 2, ..., in their old order. Without names
+    the set keeps its labels.
     """
     labels = np.asarray(faces.labels, np.int64)
     if not names:
@@ -51,14 +51,14 @@ def without(faces: FaceSet, names: Collection[str]) -> tuple[Subset, tuple[str, 
     image_stays = np.array([path not in unwanted for path in faces.paths])
     rows = np.flatnonzero(person_stays[labels] & image_stays)
     if not len(rows):
-        raise UserError(f"nothing is left of {len(labels):,} images without those excluded; exclude fewer")
+        raise UserError(f"all {len(labels):,} images are excluded; exclude fewer")
     old, new = np.unique(labels[rows], return_inverse=True)
     unknown = unwanted.difference(faces.people, faces.paths)
     return Subset(faces, rows, [faces.people[label] for label in old], new.astype(np.int64)), tuple(sorted(unknown))
 
 
 def fingerprint(faces: FaceSet) -> str:
-    """SHA-256 over paths and labels: cheap, and another set or another order shows; the pixels are not read."""
+    """SHA-256 over paths and labels in their order; fast, since it reads no pixels."""
     digest = hashlib.sha256(np.asarray(faces.labels, "<i8").tobytes())
-    digest.update("\0".join(faces.paths).encode(errors="surrogateescape"))  # a file name may be no text
+    digest.update("\0".join(faces.paths).encode(errors="surrogateescape"))  # a file name may be invalid UTF-8
     return digest.hexdigest()

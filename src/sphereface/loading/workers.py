@@ -1,4 +1,4 @@
-"""Worker processes: torch's DataLoader, told to change nothing but the speed."""
+"""Worker processes: torch's DataLoader, with the same items for any number of workers."""
 
 import atexit
 import os
@@ -19,18 +19,18 @@ from sphereface.errors import JobFailed, UserError
 StartMethod = Literal["fork", "spawn"]
 START_METHOD: StartMethod = "fork" if sys.platform == "linux" else "spawn"  # elsewhere a fork is unsafe or unknown
 
-NICE = 19  # the lowest priority there is
+NICE = 19  # the lowest priority
 
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
 class Workers:
-    """How many processes help, how they start, and how many items each may be ahead; with 0 this process does all.
+    """The number of worker processes, their start method, and the items each may load ahead; 0 loads in this process.
 
-    Where this process computes on the same cores, they can `give_way` and take what it leaves idle: its threads do a
-    step together, so that all of them wait for the one whose core decodes images. If an item is late, this process
-    sleeps and they have the cores.
+    With `give_way` they run at the lowest priority, for a process that computes on the same cores: its threads do a
+    step together, so that all of them would wait for a core that decodes images. If an item is late, this process
+    sleeps and the workers get the cores.
     """
 
     count: int = 0
@@ -45,9 +45,9 @@ class Workers:
             raise UserError(f"start_method is {self.start_method!r}; choose 'fork' or 'spawn'")
 
     def run(self, dataset: Dataset[Item], keys: Iterable[int], *, pin: bool = False) -> Generator[Item, None, None]:
-        """`dataset[key]` for each key, in order; the processes end with the iteration, finished, closed or dropped.
+        """Yield `dataset[key]` for each key, in order; the workers end when the generator ends, is closed or deleted.
 
-        A `UserError` in a process is raised here as it is.
+        A `UserError` in a worker is raised here unchanged.
         """
         loader = DataLoader(
             _OrError(dataset) if self.count else dataset,
@@ -59,7 +59,7 @@ class Workers:
             prefetch_factor=self.prefetch if self.count else None,
             worker_init_fn=partial(_begin, give_way=self.give_way),
             pin_memory=pin,
-            generator=torch.Generator(),  # else it would draw from the global one, and dropout would change
+            generator=torch.Generator(),  # the global one would be advanced, and dropout would change
         )
         if not self.count:
             yield from loader
@@ -71,20 +71,18 @@ class Workers:
                     item = next(items)
                 except StopIteration:
                     return
-                except (RuntimeError, OSError, EOFError) as error:  # torch's word for it, or a pipe that broke
-                    raise JobFailed(
-                        f"a process that loads faces ended ({error}); often memory ran out: use fewer workers, and "
-                        "resume"
-                    ) from error
+                except (RuntimeError, OSError, EOFError) as error:  # torch's error for a dead worker, or a broken pipe
+                    advice = "often memory ran out: use fewer workers, and resume"
+                    raise JobFailed(f"a process that loads faces ended ({error}); {advice}") from error
                 if isinstance(item, UserError):
                     raise item
                 yield item
         finally:
-            del items  # with it the processes end; an error that is raised here would keep it
+            del items  # this ends the processes; the traceback of an error would keep them
 
 
 class _OrError(Dataset[Item | UserError]):
-    """A dataset whose errors of users are items: torch would wrap them in a traceback."""
+    """A dataset that returns a `UserError` as an item: torch would wrap a raised one in a traceback."""
 
     def __init__(self, dataset: Dataset[Item]) -> None:
         self.dataset = dataset
@@ -97,10 +95,9 @@ class _OrError(Dataset[Item | UserError]):
 
 
 def _without_torchs_alarm(loader: DataLoader[Item]) -> Iterator[Item]:
-    """Start the workers; one that dies is noticed where its item is awaited.
+    """Start the workers without torch's SIGCHLD handler; a dead worker is detected when its item is awaited.
 
-    Torch also installs a handler of SIGCHLD that raises wherever the program happens to be, such as in the middle of
-    writing a checkpoint.
+    That handler raises at any point of the program, such as in the middle of writing a checkpoint.
     """
     handler = signal.getsignal(signal.SIGCHLD) if hasattr(signal, "SIGCHLD") else None
     items = iter(loader)
@@ -116,7 +113,7 @@ def _unchanged(item: Item) -> Item:
 def _begin(_: int, *, give_way: bool) -> None:
     if give_way and hasattr(os, "nice"):  # not on Windows
         os.nice(NICE)
-    cv2.setNumThreads(0)  # the workers are the parallelism, and a fork leaves OpenCV's threads behind
-    # A spawned worker leaves as a forked one does, without taking Python down around it: a thread of it may still be
-    # in torch, sending a batch that nobody waits for, and would end in an abort that the parent reports as a crash.
+    cv2.setNumThreads(0)  # the workers run in parallel already, and a fork does not copy OpenCV's threads
+    # A spawned worker exits as a forked one does, without the shutdown of Python: one of its threads may still be in
+    # torch, sending a batch that is no longer awaited, and would abort, which the parent reports as a crash.
     atexit.register(os._exit, 0)

@@ -1,4 +1,4 @@
-"""A-Softmax and every loss it is compared with, by name."""
+"""A-Softmax and the losses that it is compared with, by name."""
 
 import math
 from collections.abc import Callable
@@ -30,12 +30,7 @@ def modified_softmax(features: int, classes: int, **mode: Unpack[Mode]) -> Margi
 
 
 def l_softmax(
-    features: int,
-    classes: int,
-    *,
-    m: int = 4,
-    annealing: Annealing | None = Annealing(),
-    **mode: Unpack[Mode],
+    features: int, classes: int, *, m: int = 4, annealing: Annealing | None = Annealing(), **mode: Unpack[Mode]
 ) -> ASoftmax:
     """|w||x| psi(theta): A-Softmax with weights that keep their length."""
     return ASoftmax(features, classes, m=m, annealing=annealing, normalize=False, **mode)
@@ -91,10 +86,10 @@ LOSSES: dict[str, Callable[..., FaceLoss]] = {
     "sphereface2": SphereFace2,
 }
 
-# Which loss runs how: "fused" in one piece, "chunked" with chunk=, "sampled" with sample=, "sharded" over processes
-# with shard=. Triplet has no classes to cut up. The energy of SphereFace+ and the K decisions of SphereFace2 are sums
-# over all other classes: a sample would change their balance, and shards would have to exchange more than the partials
-# of a softmax, so they take neither.
+# The modes of each loss: "fused" in one piece, "chunked" with chunk=, "sampled" with sample=, "sharded" over processes
+# with shard=. Triplet has no class weights. The energy of SphereFace+ and the K decisions of SphereFace2 are sums over
+# all other classes: a sample would change their balance, and shards would have to exchange more than the partials of a
+# softmax, so they take neither.
 MODES: dict[str, tuple[str, ...]] = dict.fromkeys(LOSSES, ("fused", "chunked", "sampled", "sharded")) | {
     "triplet": ("fused",),
     "sphereface_plus": ("fused", "chunked"),
@@ -111,5 +106,5 @@ def create_loss(name: str, features: int, classes: int, **options: Any) -> FaceL
         raise UserError(f"unknown loss {name!r}; choose one of {', '.join(LOSSES)}")
     if options.get("shard") is not None and "sharded" not in MODES[name]:
         able = ", ".join(loss for loss in LOSSES if "sharded" in MODES[loss])
-        raise UserError(f"{name} cannot be sharded over processes: let each hold all of it, or choose one of {able}")
+        raise UserError(f"{name} cannot be sharded over processes: leave out shard, or choose one of {able}")
     return LOSSES[name](features, classes, **checked_options(name, LOSSES[name], options))

@@ -1,4 +1,4 @@
-"""The schedule that leads A-Softmax from an easy task to a hard one."""
+"""The annealing schedule of A-Softmax, from an easy task to a hard one."""
 
 from dataclasses import dataclass
 from numbers import Real
@@ -11,7 +11,7 @@ from sphereface.errors import UserError
 
 @dataclass(frozen=True)
 class Annealing:
-    """lambda = max(minimum, base (1 + gamma step)^-power): the share of the plain cosine in the target logit.
+    """lambda = max(minimum, base (1 + gamma step)^-power): the weight of the plain cosine in the target logit.
 
     The defaults are those of the authors' released layer, which counts a step before it uses it: 892.857 comes first,
     and 5 is reached at step 1,659.
@@ -29,7 +29,7 @@ class Annealing:
                 raise UserError(f"annealing {name} is {value!r}; it takes a number of at least 0")
 
     def __call__(self, step: Tensor | int) -> Tensor:
-        """Lambda at a step; step 1 is the first. A tensor in and out, so that a GPU need not wait for the host."""
+        """Lambda at a step, counted from 1. Input and output are tensors, so that a GPU need not wait for the host."""
         step = torch.as_tensor(step)
         exact = step.to(torch.float32 if step.device.type == "mps" else torch.float64)  # mps has no float64
         return (self.base * (1 + self.gamma * exact) ** -self.power).clamp_min(self.minimum)

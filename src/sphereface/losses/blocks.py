@@ -11,11 +11,11 @@ TINY = 1e-12  # below this a vector has no direction
 class ClassBlocks:
     """The products x w, or x w/|w|, of features (B, D) with weights (K, D), in blocks laid out (classes, B).
 
-    Iterating yields (range of classes, products). The first pass computes them; the second finds them kept, and uses
-    them up, so that their memory is free for the gradient that grows meanwhile. With a chunk nothing is kept and every
-    pass computes them again; a block is then so small that `buffers` of them, the products and what a loss makes of
-    them at a time, hold no more than (B, chunk) numbers. A block is one piece of memory, of at most `most` classes; by
-    default it stays in a CPU's cache from its matrix product to its last use.
+    Iterating yields (range of classes, products). The first pass computes and keeps the products; the second consumes
+    them, so that their memory is freed while the gradient is allocated. With a chunk nothing is kept and every pass
+    computes them again; a block is then so small that `buffers` of them, the products and the temporaries of a loss,
+    hold at most (B, chunk) numbers. A block is contiguous, of at most `most` classes; by default it stays in a CPU's
+    cache from its matrix product to its last use.
     """
 
     def __init__(
@@ -58,16 +58,15 @@ class ClassBlocks:
         return out.mul_(self.inverse[classes][:, None]) if self.normalize else out
 
     def scratch(self) -> Tensor:
-        """Room for one block."""
+        """An uninitialised buffer for one block."""
         return self.features.new_empty(self.size, len(self.features))
 
     def place(self, block: Tensor, classes: slice, labels: Tensor, values: Tensor) -> Tensor:
-        """Write a value (B,) into each sample's true class, where that lies in this block."""
+        """Write values (B,) into the true classes of the samples, where these lie in the block."""
         row = labels - classes.start
         inside = (row >= 0) & (row < len(block))
-        row = row.clamp(0, len(block) - 1)
-        here = (row, self.samples)
-        block[here] = torch.where(inside, values, block[here])  # no boolean mask: a GPU need not count it
+        here = (row.clamp(0, len(block) - 1), self.samples)
+        block[here] = torch.where(inside, values, block[here])  # no boolean mask: it would synchronise a GPU
         return block
 
     def pull_back(
@@ -81,12 +80,12 @@ class ClassBlocks:
         *,
         tangent: bool,
     ) -> None:
-        """Turn the gradient of a block's products into those of features and weights; both blocks are used up.
+        """Turn the gradient of a block's products into those of features and weights; overwrites share and products.
 
-        The gradient is `share` (k, B) times `scale` (B,). d_weight[classes] is written with it; d_features gets
-        share^T w/|w| added without, because one factor a sample is cheaper at the end. None is not wanted. With
-        `tangent` the weight's gradient goes through w/|w|: d(x w/|w|)/dw = (x - (x w/|w|) w/|w|) / |w|, so what points
-        along w is taken out again.
+        The gradient is `share` (k, B) times `scale` (B,). d_weight[classes] is set, with the scale; share^T w/|w| is
+        added to d_features without it, because one factor per sample is cheaper at the end. None is skipped. With
+        `tangent` the weight's gradient goes through w/|w|: d(x w/|w|)/dw = (x - (x w/|w|) w/|w|) / |w|, without the
+        component along w.
         """
         weight, scaled = self.weight[classes], self.features * scale[:, None]
         through_length = self.normalize and tangent
@@ -104,5 +103,5 @@ class ClassBlocks:
 
 
 def block_size(features: Tensor) -> int:
-    """Classes per block: on a CPU its weights and products share a cache, elsewhere they keep the device busy."""
+    """Classes per block: on a CPU its weights and products fit a cache, elsewhere they fill the device."""
     return (3 << 20) // sum(features.shape) if features.device.type == "cpu" else 1 << 16

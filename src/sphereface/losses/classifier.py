@@ -1,4 +1,4 @@
-"""Losses with class weights: what a margin makes of them, and how they run."""
+"""Losses with class weights: margins, and the modes in which they run."""
 
 import math
 from collections.abc import Callable
@@ -21,13 +21,13 @@ Gradient = Literal["exact", "caffe"]
 
 
 class Mode(TypedDict, total=False):
-    """How a classifier runs; by default in one piece.
+    """The mode of a classifier; by default it runs in one piece.
 
     chunk: hold at most (B, chunk) numbers at a time instead of (B, K), and compute the logits twice.
-    sample: in training, compare with this fraction of the classes, the true ones always among them (An et al., Partial
+    sample: in training, compare with this fraction of the classes, which includes the true ones (An et al., Partial
     FC, 2021).
-    shard: (rank, ranks), to hold the classes of one process of several, each of which has its own. Every process calls
-    the loss with its share of the batch, and gets the loss of the whole batch over all classes.
+    shard: (rank, ranks), to hold one process's share of the classes. Every process calls the loss with its share of the
+    batch, and gets the loss of the whole batch over all classes.
     """
 
     chunk: int | None
@@ -38,30 +38,29 @@ class Mode(TypedDict, total=False):
 class Classifier(FaceLoss):
     """A loss with class weights (K, D), run in one piece, in chunks, on a sample of the classes, or as one of R shards.
 
-    A shard has `weight` for its own classes only, `rows` = (first, end) of all K; `classes` stays K. In backward, its
-    weights get the gradient of the whole batch's loss, complete, and its share of the features gets R x theirs: the
-    network is under DistributedDataParallel, which averages over the R processes.
+    The `weight` of a shard holds its own classes only, `rows` = (first, end) of all K; `classes` stays K. In backward,
+    its weights get the complete gradient of the whole batch's loss, and its share of the features R x their gradient:
+    the network is under DistributedDataParallel, which averages over the R processes.
     """
 
-    normalize = True  # weights count as w / |w|
+    normalize = True  # weights are used as w / |w|
 
     def __init__(self, features: int, classes: int, **mode: Unpack[Mode]) -> None:
         super().__init__(features, classes)
         chunk, sample = mode.get("chunk"), mode.get("sample")
         if chunk is not None and not (is_integer(chunk) and chunk >= 1):
-            raise UserError(f"chunk is {chunk}; it takes a number of classes of at least 1, or None")
+            raise UserError(f"chunk is {chunk}; it takes a number of classes, at least 1, or None")
         if sample is not None and not 0 < sample <= 1:
             raise UserError(f"sample is {sample}; it takes a fraction of the classes above 0 and up to 1, or None")
         self.chunk, self.sample, self.shard = chunk, sample, mode.get("shard")
         self.rows = class_range(classes, *(self.shard or (0, 1)))
         self.weight = nn.Parameter(torch.empty(self.rows[1] - self.rows[0], features))
-        bound = math.sqrt(3 / features)  # Caffe's Xavier: by fan-in alone
-        draw_rows_(self.weight, self.rows[0], classes, bound)
+        draw_rows_(self.weight, self.rows[0], classes, bound=math.sqrt(3 / features))  # Caffe's Xavier: by fan-in alone
         self.project_()
 
     @property
     def sharded(self) -> bool:
-        """Whether some classes live in other processes."""
+        """True if other processes hold some of the classes."""
         return self.shard is not None and self.shard[1] > 1
 
     def forward(self, features: Tensor, labels: Tensor) -> Tensor:
@@ -69,28 +68,26 @@ class Classifier(FaceLoss):
         if not self.sharded:
             return super().forward(features, labels)
         if self.shard != (parallel.rank(), parallel.ranks()):
-            raise UserError(
-                f"a loss for shard={self.shard} in process {parallel.rank()} of {parallel.ranks()}; "
-                "it takes shard=(parallel.rank(), parallel.ranks())"
-            )
+            here = f"process {parallel.rank()} of {parallel.ranks()}"
+            raise UserError(f"shard is {self.shard} in {here}; it takes (parallel.rank(), parallel.ranks())")
         return super().forward(*parallel.gather_batch(features, labels))
 
     def dtype_for(self, features: Tensor) -> torch.dtype:
-        """The wider of features and weights, float32 at least."""
+        """The wider type of features and weights, at least float32."""
         return torch.promote_types(super().dtype_for(features), self.weight.dtype)
 
     @torch.no_grad()
     def project_(self) -> None:
-        """Set the class weights back to length one, where the loss takes them so."""
+        """Normalise the class weights to length one, if the loss uses unit weights."""
         if self.normalize:
             length = self.weight.to(torch.promote_types(self.weight.dtype, torch.float32)).norm(dim=1, keepdim=True)
             self.weight.copy_(self.weight / length.clamp_min(TINY))
 
     def sampled(self, labels: Tensor) -> Tensor | None:
-        """The rows to compare with, in order, or None for all of them; labels count from the first row.
+        """The rows to compare with, in ascending order, or None for all of them; labels count from the first row.
 
-        A shard draws its own, from a seed that all processes draw together. Processes that hold all classes draw the
-        same sample, given the same random state: the true classes of all their batches are in it.
+        A shard draws its own rows, from a seed shared by all processes plus its rank. Processes that hold all classes
+        draw the same sample, given the same random state: it includes the true classes of all their batches.
         """
         if self.sample is None or not self.training:
             return None
@@ -101,10 +98,7 @@ class Classifier(FaceLoss):
         return sample_classes(here, len(self.weight), self.sample, torch.Generator(labels.device).manual_seed(seed))
 
     def compared(self, batch: int) -> int | None:
-        """With how many classes a step on a batch compares; None where that changes with the people in the batch.
-
-        A sample is never smaller than the people who must be in it.
-        """
+        """The number of classes that a batch is compared with; None if it varies, as a sample has all true classes."""
         if self.sample is None:
             return self.classes
         ranks = self.shard[1] if self.shard else 1
@@ -115,9 +109,9 @@ class Classifier(FaceLoss):
 
 
 class MarginSoftmax(Classifier):
-    """Softmax over the angles to each class, the true class judged by a harder angle.
+    """Softmax over the angles to each class, with a margin on the angle to the true class.
 
-    scale: the length that every feature is set to; None leaves features at their own length.
+    scale: the length that every feature is set to; None keeps their own lengths.
     """
 
     def __init__(
@@ -141,7 +135,7 @@ class MarginSoftmax(Classifier):
         self.bias = nn.Parameter(torch.zeros(len(self.weight))) if bias else None
 
     def form(self) -> LogitForm:
-        """How this loss makes logits of inner products, now."""
+        """The present mapping from inner products to logits."""
         return LogitForm(margins.exact(self.formula), normalize=self.normalize, others=self.others, chunk=self.chunk)
 
     def compute(self, features: Tensor, labels: Tensor) -> Tensor:
@@ -158,11 +152,10 @@ class MarginSoftmax(Classifier):
 
 
 class ASoftmax(MarginSoftmax):
-    """A-Softmax, the loss of the paper: the target logit |x| psi(theta), led there by annealing.
+    """A-Softmax, the loss of the paper: the target logit |x| psi(theta), reached by annealing.
 
-    gradient: "exact", the gradient of the loss with weights taken as w/|w|; "caffe", what the authors' released layer
-    propagates. With normalize=False the weights keep their length, |w||x| psi(theta): L-Softmax (Liu et al., ICML
-    2016).
+    gradient: "exact", the gradient of the loss with weights used as w/|w|; "caffe", that of the authors' released
+    layer. With normalize=False the weights keep their length, |w||x| psi(theta): L-Softmax (Liu et al., ICML 2016).
     """
 
     step: Tensor
@@ -185,8 +178,8 @@ class ASoftmax(MarginSoftmax):
             raise UserError(f"annealing is {annealing!r}; wanted an Annealing or None")
         self.m, self.annealing, self.gradient = check_m(m), annealing, gradient
         if gradient == "caffe":
-            margins.caffe_margin(m=self.m, lambda_=0.0)  # says at once which m it knows
-        self.register_buffer("step", torch.zeros((), dtype=torch.int64))  # state: a resumed run goes on where it was
+            margins.caffe_margin(m=self.m, lambda_=0.0)  # an error now for an m that it does not have
+        self.register_buffer("step", torch.zeros((), dtype=torch.int64))  # in the state dict, for a resumed run
         self._counts_itself = True
 
     def advance(self) -> None:
@@ -201,7 +194,7 @@ class ASoftmax(MarginSoftmax):
         return self.annealing(self.step.clamp_min(1)) if self.annealing else torch.zeros((), device=self.step.device)
 
     def form(self) -> LogitForm:
-        """The margin at the present lambda."""
+        """The logits with the margin at the present lambda."""
         if self.gradient == "caffe":
             margin = margins.caffe_margin(m=self.m, lambda_=self.lambda_)
         else:
@@ -209,29 +202,29 @@ class ASoftmax(MarginSoftmax):
         return LogitForm(margin, normalize=self.normalize, tangent=self.gradient == "exact", chunk=self.chunk)
 
     def compute(self, features: Tensor, labels: Tensor) -> Tensor:
-        """Count the step, as the released layer does, before it is used."""
+        """The loss; counts the step before it is used, as the released layer does."""
         if self.training and self._counts_itself:
             self.step += 1
         return super().compute(features, labels)
 
 
 def class_range(classes: int, rank: int, ranks: int) -> tuple[int, int]:
-    """The classes of one shard, from the first to before the end; shards differ by one class at most and may be empty.
+    """The classes [first, end) of one shard; shards differ by at most one class and may be empty.
 
     >>> [class_range(5, rank, 2) for rank in range(2)]
     [(0, 2), (2, 5)]
     """
     if not 0 <= rank < ranks:
-        raise UserError(f"shard is ({rank}, {ranks}); it takes (rank, ranks), and ranks count from 0")
+        raise UserError(f"shard is ({rank}, {ranks}); it takes (rank, ranks) with 0 <= rank < ranks")
     return classes * rank // ranks, classes * (rank + 1) // ranks
 
 
 @torch.no_grad()
 def draw_rows_(weight: Tensor, first: int, classes: int, bound: float) -> None:
-    """Set rows to what they would be among the rows of all classes, between -bound and bound.
+    """Initialise rows uniformly in [-bound, bound], to the values that they would have among the rows of all classes.
 
-    A CPU draws number after number, so those of the other rows are drawn as well, and forgotten: then all processes
-    have the same random state afterwards.
+    A CPU draws numbers in sequence, so the numbers of the other rows are drawn and discarded: afterwards all processes
+    have the same random state.
     """
     scratch = weight.new_empty(min(classes - len(weight), 4096), weight.shape[1])
     for before in range(0, first, 4096):
@@ -242,16 +235,16 @@ def draw_rows_(weight: Tensor, first: int, classes: int, bound: float) -> None:
 
 
 def sample_classes(labels: Tensor, classes: int, fraction: float, generator: torch.Generator | None = None) -> Tensor:
-    """The true classes of a batch and enough random others to make up a fraction of all, in ascending order."""
+    """The true classes of a batch and random others up to a fraction of all classes, in ascending order."""
     present = torch.unique(labels)
-    lot = torch.rand(classes, device=labels.device, generator=generator)
-    lot[present] = 2.0
+    priority = torch.rand(classes, device=labels.device, generator=generator)
+    priority[present] = 2.0
     size = max(len(present), math.ceil(fraction * classes))
-    return lot.topk(size).indices.sort().values
+    return priority.topk(size).indices.sort().values
 
 
 def places_in(chosen: Tensor, labels: Tensor) -> Tensor:
-    """Where each label stands among chosen ones, which ascend; -1 where it is none of them."""
+    """The index of each label in `chosen`, which is ascending; -1 if it is absent."""
     if not len(chosen):
         return torch.full_like(labels, -1)
     place = torch.searchsorted(chosen, labels).clamp_max(len(chosen) - 1)

@@ -1,4 +1,4 @@
-"""The rivals that measure distances: contrastive, center and triplet loss."""
+"""The losses on Euclidean distances: contrastive, center and triplet loss."""
 
 from typing import Unpack
 
@@ -14,8 +14,7 @@ from sphereface.losses.classifier import MarginSoftmax, Mode
 class Contrastive(MarginSoftmax):
     """Softmax plus weight x contrastive loss over all pairs of the batch (Sun et al., NeurIPS 2014).
 
-    normalize_features: measure distances between unit features, so that the margin has a fixed meaning; False takes raw
-    ones.
+    normalize_features: measure distances between unit features, for a fixed meaning of the margin, or between raw ones.
     """
 
     def __init__(
@@ -33,16 +32,16 @@ class Contrastive(MarginSoftmax):
         self.pair_weight, self.margin, self.normalize_features = weight, margin, normalize_features
 
     def compute(self, features: Tensor, labels: Tensor) -> Tensor:
-        """Softmax and the weighted pairs."""
+        """Softmax plus the weighted loss of pairs."""
         measured = pairs.unit(features) if self.normalize_features else features
         pair_loss = pairs.contrastive(measured, labels, margin=self.margin)
         return super().compute(features, labels) + self.pair_weight * pair_loss
 
 
 class Center(MarginSoftmax):
-    """Softmax plus weight x center loss; the centers move at their own rate alpha (Wen et al., ECCV 2016).
+    """Softmax plus weight x center loss; the centers have their own rate alpha (Wen et al., ECCV 2016).
 
-    Centers are a buffer: each forward pass in training mode moves them, as batch norm moves its means.
+    Centers are a buffer: each forward pass in training mode updates them, as batch norm updates its means.
     """
 
     centers: Tensor
@@ -62,7 +61,7 @@ class Center(MarginSoftmax):
         self.register_buffer("centers", torch.zeros(classes, features))
 
     def compute(self, features: Tensor, labels: Tensor) -> Tensor:
-        """Softmax and the weighted distance to the centers as they were before this batch."""
+        """Softmax plus the weighted distance to the centers before their update by this batch."""
         own = self.centers.index_select(0, labels).to(features.dtype)
         if self.training:
             pairs.move_centers_(self.centers, features.detach(), labels, alpha=self.alpha)
@@ -70,10 +69,7 @@ class Center(MarginSoftmax):
 
 
 class Triplet(FaceLoss):
-    """Triplet loss on unit features, with the triplets mined inside the batch; it has no class weights.
-
-    normalize_features=False measures raw features.
-    """
+    """Triplet loss on unit or raw features, with the triplets mined inside the batch, without class weights."""
 
     def __init__(
         self,

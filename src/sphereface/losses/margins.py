@@ -1,7 +1,7 @@
 """The margins: one formula each, on B numbers.
 
 A formula maps (cos, length) to the target logit: the cosine between a feature and the weight of its true class, and the
-length that scales it (|x|, or |x||w| where weights keep their length). A `Margin` also hands out the two derivatives of
+length that scales it (|x|, or |x||w| where weights keep their length). A `Margin` also returns the two derivatives of
 that logit; `exact` takes them from the formula, `caffe_margin` replaces them by those of the authors' released layer.
 """
 
@@ -17,7 +17,7 @@ from sphereface.geometry import psi
 
 
 class Target(NamedTuple):
-    """The target logit of each sample and what its gradient is built from; each (B,)."""
+    """The target logit of each sample and its derivatives; each (B,)."""
 
     logit: Tensor
     d_cos: Tensor
@@ -29,7 +29,7 @@ Margin = Callable[[Tensor, Tensor], Target]
 
 
 def exact(formula: Formula) -> Margin:
-    """The margin whose derivatives are those of its formula; what the formula detaches, they do not see."""
+    """The margin with the derivatives of its formula, without those of detached terms."""
 
     def margin(cos: Tensor, length: Tensor) -> Target:
         with torch.enable_grad():
@@ -60,10 +60,10 @@ def cosface(cos: Tensor, length: Tensor, *, m: float) -> Tensor:
 def arcface(cos: Tensor, length: Tensor, *, m: float) -> Tensor:
     """s cos(theta + m) up to theta = pi - m, and s (cos(theta) - m sin m) beyond. Deng et al., CVPR 2019.
 
-    Beyond pi - m the angle theta + m leaves the half circle and its cosine would rise again. The continuation is that
-    of the authors' code: it falls on, with a step down at pi - m from -1 to -(cos m + m sin m).
+    Beyond pi - m the angle theta + m exceeds pi and its cosine would rise again. The continuation is that of the
+    authors' code: it keeps falling, with a step down at pi - m from -1 to -(cos m + m sin m).
     """
-    smallest = torch.finfo(cos.dtype).eps  # the slope of the sine is infinite at +-1; in float32 this costs 2e-4 there
+    smallest = torch.finfo(cos.dtype).eps  # the slope of the sine is infinite at +-1; error in float32: 2e-4 there
     sin = (1 - cos * cos).clamp_min(smallest).sqrt()
     turned = cos * math.cos(m) - sin * math.sin(m)
     return length * torch.where(cos > math.cos(math.pi - m), turned, cos - m * math.sin(m))
@@ -76,7 +76,7 @@ def sphereface_r_v1(cos: Tensor, length: Tensor, *, m: float) -> Tensor:
 
 
 def sphereface_r_v2_others(cos: Tensor, *, m: float) -> Tensor:
-    """cos(theta / m): what every class but the true one scores in SphereFace-R v2; its offset is detached as well."""
+    """cos(theta / m): the cosine of every class but the true one in SphereFace-R v2; its offset is also detached."""
     return torch.cos(torch.acos(cos.clamp(-1, 1)) / m)
 
 
@@ -84,13 +84,11 @@ def caffe_margin(*, m: int, lambda_: Tensor | float) -> Margin:
     """A-Softmax with the x-gradient of the authors' released layer, which divides the psi part by sqrt(a^2 + b^2).
 
     With a w + b x the true gradient of |x| psi, the layer propagates [(a w + b x) / sqrt(a^2 + b^2) + lambda w] / (1 +
-    lambda). That vector is handed out as the pair of derivatives that produces it, so the classifier needs no second
-    form for x.
+    lambda). That vector is returned as the pair of derivatives that produces it, so the classifier needs no second form
+    for x.
     """
     if m not in (1, 2, 3, 4):
-        raise UserError(
-            f"m is {m}; the released layer, and so gradient='caffe', knows m = 1, 2, 3, 4; use gradient='exact'"
-        )
+        raise UserError(f"m is {m}; gradient='caffe', the released layer, takes m = 1, 2, 3, 4; use gradient='exact'")
 
     def margin(cos: Tensor, length: Tensor) -> Target:
         unit = torch.ones_like(length)

@@ -1,4 +1,4 @@
-"""The options of a loss, held against its own signature, so that what it does not take is said before it is built."""
+"""Checks of the options of a loss against its signature, before it is built."""
 
 import difflib
 import inspect
@@ -15,7 +15,7 @@ from sphereface.losses.classifier import Mode
 
 
 def options_of(build: Callable[..., object]) -> dict[str, Any]:
-    """The options that a loss takes, by name, with the type of each."""
+    """The options that a loss takes: name -> type."""
     hints = get_type_hints(build.__init__ if inspect.isclass(build) else build)
     named = [name for name in inspect.signature(build).parameters if name not in ("features", "classes")]
     modes = get_type_hints(Mode) if "mode" in named else {}
@@ -23,7 +23,7 @@ def options_of(build: Callable[..., object]) -> dict[str, Any]:
 
 
 def checked_options(loss: str, build: Callable[..., object], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a loss with numbers as Python's own; one that it does not have, or of another type, is an error.
+    """The options of a loss with numbers as Python numbers; an unknown option or a wrong type is an error.
 
     >>> checked_options("softmax", softmax, {"chunk": np.int64(8)})
     {'chunk': 8}
@@ -38,25 +38,23 @@ def checked_options(loss: str, build: Callable[..., object], options: Mapping[st
 
 
 def accepts(value: object, kind: Any) -> bool:
-    """Whether a value is of a type; a real number of any library counts as a float, 8.0 and True are no int."""
-    match get_origin(kind) or kind:
-        case origin if origin is Literal:
-            return value in get_args(kind)
-        case origin if origin is UnionType:
-            return any(accepts(value, each) for each in get_args(kind))
-        case origin if origin is tuple:
-            kinds = get_args(kind)
-            return isinstance(value, tuple | list) and len(value) == len(kinds) and all(map(accepts, value, kinds))
-        case origin if origin is int:
-            return is_integer(value)
-        case origin if origin is float:
-            # All real options are margins, weights, lengths or exponents: none is negative.
-            return not isinstance(value, bool) and isinstance(value, Real) and 0 <= float(value) < math.inf
+    """True if a value is of a type; a real number of any library counts as a float, 8.0 and True are no int."""
+    origin, parts = get_origin(kind) or kind, get_args(kind)
+    if origin is Literal:
+        return value in parts
+    if origin is UnionType:
+        return any(accepts(value, each) for each in parts)
+    if origin is tuple:
+        return isinstance(value, tuple | list) and len(value) == len(parts) and all(map(accepts, value, parts))
+    if origin is int:
+        return is_integer(value)
+    if origin is float:  # margins, weights, lengths and exponents, all at least 0
+        return not isinstance(value, bool) and isinstance(value, Real) and 0 <= float(value) < math.inf
     return isinstance(value, kind)
 
 
 def plain(value: Any) -> Any:
-    """A number of any library, such as NumPy's, as Python's own, which every torch operation takes."""
+    """A number of any library, such as NumPy, as a Python number, which every torch operation takes."""
     if isinstance(value, tuple | list):
         return tuple(map(plain, value))
     if is_integer(value):
@@ -65,7 +63,7 @@ def plain(value: Any) -> Any:
 
 
 def in_words(kind: Any) -> str:
-    """A type, for people to read.
+    """A type in plain words.
 
     >>> in_words(int | None)
     'an integer or None'
@@ -79,7 +77,7 @@ def in_words(kind: Any) -> str:
 
 
 def nearest(name: str, known: Iterable[str], all_of_them: str = "known are") -> str:
-    """The known names that look like an unknown one, or all of them.
+    """The known names similar to an unknown one, or else all of them, as a hint.
 
     >>> nearest("sampel", ["chunk", "sample"])
     'did you mean sample?'

@@ -11,34 +11,31 @@ Mining = Literal["hard", "semi-hard"]
 
 
 def unit(features: Tensor) -> Tensor:
-    """Features (B, D) at length one; a feature of no length has no direction, so it stays zero and gets no gradient."""
+    """Features (B, D) at length one; a feature of length zero has no direction: it stays zero, with a zero gradient."""
     length = features.norm(dim=1, keepdim=True)
     return features * torch.where(length > TINY, 1 / length.clamp_min(TINY), torch.zeros_like(length))
 
 
 def squared_distances(features: Tensor) -> Tensor:
-    """All squared Euclidean distances (B, B) of a batch, from differences: |a|^2 + |b|^2 - 2ab loses close pairs."""
+    """All squared Euclidean distances (B, B), by differences: |a|^2 + |b|^2 - 2ab cancels for close pairs."""
     return torch.cdist(features, features, compute_mode="donot_use_mm_for_euclid_dist") ** 2
 
 
 def contrastive(features: Tensor, labels: Tensor, *, margin: float) -> Tensor:
-    """Mean over all pairs of d^2 / 2 if same, max(0, margin - d)^2 / 2 if different. Hadsell et al., CVPR 2006.
-
-    A batch of one has no pairs and costs nothing.
-    """
+    """Mean over all pairs of d^2 / 2 if same, max(0, margin - d)^2 / 2 if different. Hadsell et al., CVPR 2006."""
     row, column = torch.triu_indices(len(features), len(features), offset=1, device=features.device)
     squared = squared_distances(features)[row, column]
     distance = squared.clamp_min(TINY).sqrt()  # clamped: two equal features have no direction apart
     cost = torch.where(labels[row] == labels[column], squared, (margin - distance).clamp_min(0) ** 2)
-    return cost.sum() / 2 / max(1, len(cost))
+    return cost.sum() / 2 / max(1, len(cost))  # 0 for a batch of one, which has no pairs
 
 
 def triplet(features: Tensor, labels: Tensor, *, margin: float, mining: Mining) -> Tensor:
     """Mean of max(0, d^2(a, p) - d^2(a, n) + margin) over mined triplets. Schroff et al., CVPR 2015.
 
-    "hard": one triplet an anchor, its furthest positive and nearest negative (Hermans et al., 2017). "semi-hard": one
-    for each (anchor, positive), with the nearest negative that is further than the positive, or, where there is none,
-    the furthest negative. Anchors without a positive or a negative are left out; no triplet at all costs nothing.
+    "hard": one triplet per anchor, its furthest positive and nearest negative (Hermans et al., 2017). "semi-hard": one
+    per (anchor, positive), with the nearest negative that is further than the positive, or else the furthest negative.
+    Anchors without a positive or a negative are left out; without any triplet the loss is 0.
     """
     squared = squared_distances(features)
     same = labels[:, None] == labels[None, :]
@@ -56,7 +53,7 @@ def triplet(features: Tensor, labels: Tensor, *, margin: float, mining: Mining) 
 
 
 def _semi_hard(squared: Tensor, negative: Tensor) -> Tensor:
-    """For each (anchor, positive) the index (B, B) of its negative; a row is sorted once, then searched."""
+    """The index (B, B) of the negative of each (anchor, positive); each row is sorted once, then searched."""
     ordered, index = torch.where(negative, squared, torch.inf).sort(1)
     place = torch.searchsorted(ordered, squared, right=True)  # the first negative further than the positive
     furthest = (negative.sum(1, keepdim=True) - 1).clamp_min(0)
@@ -64,12 +61,12 @@ def _semi_hard(squared: Tensor, negative: Tensor) -> Tensor:
 
 
 def center(features: Tensor, own_centers: Tensor) -> Tensor:
-    """Mean of |x - c_y|^2 / 2; the centers (B, D) are given, not learned by this gradient. Wen et al., ECCV 2016."""
+    """Mean of |x - c_y|^2 / 2 with given centers (B, D), constants for the gradient. Wen et al., ECCV 2016."""
     return ((features - own_centers) ** 2).sum(1).mean() / 2
 
 
 def move_centers_(centers: Tensor, features: Tensor, labels: Tensor, *, alpha: float) -> None:
-    """Move the centers (K, D) of a batch: c_j - alpha sum over y_i = j of (c_j - x_i) / (1 + n_j)."""
+    """Update the centers (K, D) by a batch: c_j - alpha sum over y_i = j of (c_j - x_i) / (1 + n_j)."""
     present, place, count = torch.unique(labels, return_inverse=True, return_counts=True)
     rows = centers.index_select(0, present)
     pull = torch.zeros_like(rows).index_add_(0, place, rows[place] - features.to(rows.dtype))

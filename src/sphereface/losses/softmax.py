@@ -1,8 +1,8 @@
 """A margin softmax over K classes, in pieces that merge.
 
-All ways to run it are one algebra. Some classes sum up their logits as a `Partial`; partials `merge`, over blocks of
-time or over processes, into the softmax's denominator; then every block, on its own, gives its share of the gradient.
-One piece keeps the logits between the two passes, chunks compute them again, shards exchange B numbers in between.
+All modes share one algebra. The logits of some classes are summed up as a `Partial`; partials `merge`, over blocks or
+over processes, into the softmax's denominator; then each block yields its share of the gradient independently. The
+fused mode keeps the logits between the two passes, chunks compute them again, shards exchange B numbers in between.
 """
 
 from collections.abc import Callable
@@ -20,10 +20,10 @@ from sphereface.losses.margins import Margin
 
 
 class Partial(NamedTuple):
-    """What some classes contribute to a softmax, each (B,).
+    """The contribution of some classes to a softmax, each (B,).
 
-    The true class stands apart from the others: the loss is the softplus of how far they exceed it, which keeps its
-    digits however small it gets. Where the true class is not among these, its logit is -inf.
+    The true class is separate from the others: the loss is the softplus of log_others() - target, which keeps its
+    digits for small values. If the true class is not among these classes, its logit is -inf.
     """
 
     top: Tensor  # the largest logit of the others
@@ -36,7 +36,7 @@ class Partial(NamedTuple):
 
 
 def merge(a: Partial, b: Partial) -> Partial:
-    """What two disjoint sets of classes contribute together: associative, commutative, and no classes are its zero."""
+    """The partial of two disjoint sets of classes: associative, commutative, with the empty set as its zero."""
     top = torch.maximum(a.top, b.top)
     base = finite(top)
     total = a.total * (a.top - base).exp() + b.total * (b.top - base).exp()
@@ -44,17 +44,17 @@ def merge(a: Partial, b: Partial) -> Partial:
 
 
 def merge_all(parts: Partial) -> Partial:
-    """What many disjoint sets of classes contribute together; here each number of a partial is (sets, B)."""
+    """The partial of many disjoint sets of classes; the tensors of `parts` are (sets, B)."""
     top = parts.top.amax(0)
     total = (parts.total * (parts.top - finite(top)).exp()).sum(0)
     return Partial(top, total, parts.target.amax(0))
 
 
 def merge_over_ranks(own: Partial) -> Partial:
-    """What the classes of all processes contribute.
+    """The partial of the classes of all processes.
 
-    Each merges its share of the batch, of which it gets everybody's numbers, and tells the result: so a process sends
-    less than 6 B numbers, however many processes there are, and all have the same bits.
+    Each process receives the partials of its share of the batch, merges them and sends the result to all: so it sends
+    less than 6 B numbers for any number of processes, and all have the same bits.
     """
     numbers = torch.stack(own).view(3, parallel.ranks(), -1).movedim(1, 0)  # (R, 3, B / R)
     mine = merge_all(Partial(*parallel.exchange(numbers).unbind(1)))
@@ -62,26 +62,24 @@ def merge_over_ranks(own: Partial) -> Partial:
 
 
 def finite(top: Tensor) -> Tensor:
-    """The largest logit, or 0 where there is none: -inf - -inf is no number."""
+    """The largest logit, with 0 in place of -inf: -inf - -inf is nan."""
     return torch.where(top.isneginf(), torch.zeros_like(top), top)
 
 
 @dataclass(frozen=True)
 class LogitForm:
-    """How inner products become logits, and which gradient comes back."""
+    """The mapping from inner products to logits, and its gradient."""
 
     margin: Margin
-    normalize: bool = True  # weights count as w / |w|
-    tangent: bool = True  # False: the released layer's w-gradient, top^T x, blind to margin and normalisation
-    others: Callable[[Tensor], Tensor] | None = (
-        None  # what a cos counts as for classes but the true one; offset detached
-    )
+    normalize: bool = True  # weights are used as w / |w|
+    tangent: bool = True  # False: the released layer's w-gradient, top^T x, without margin and normalisation
+    others: Callable[[Tensor], Tensor] | None = None  # cos of classes but the true one -> cos; offset detached
     chunk: int | None = None  # hold at most (B, chunk) numbers; None keeps (B, K) logits for the backward pass
-    most: int | None = None  # classes of a block; None: as many as a cache holds
+    most: int | None = None  # classes of a block; None: as many as fit a cache
 
 
 class Wanted(NamedTuple):
-    """Which gradients somebody waits for."""
+    """Which inputs need gradients."""
 
     features: bool = True
     weight: bool = True
@@ -92,7 +90,7 @@ EVERYTHING = Wanted()
 
 
 class Gradients(NamedTuple):
-    """Of the features (B, D), the weights (K, D) and the bias (K,); None where nobody waits."""
+    """Gradients of the features (B, D), the weights (K, D) and the bias (K,); None where not wanted."""
 
     features: Tensor | None
     weight: Tensor | None
@@ -100,10 +98,10 @@ class Gradients(NamedTuple):
 
 
 class Shard:
-    """Some classes at work on a batch: all K of them, or the share of one process, which may be none.
+    """The softmax of a batch over some classes: all K of them, or the share of one process, which may be empty.
 
-    Labels count from the first class of the shard; a label outside it belongs to a true class that lives elsewhere. Two
-    passes: `partial()`, then, with the merged partial, `gradients()`.
+    Labels count from the first class of the shard; a label outside it is a true class of another shard. Two passes:
+    `partial()`, then, with the merged partial, `gradients()`.
     """
 
     def __init__(
@@ -118,7 +116,7 @@ class Shard:
         self.features, self.weight, self.bias, self.labels, self.form = features, weight, bias, labels, form
         self.wanted = wanted
         self.here = (labels >= 0) & (labels < len(weight))  # (B,)
-        self.own = labels.clamp(0, max(0, len(weight) - 1))  # (B,) row of the true class; any row where it is elsewhere
+        self.own = labels.clamp(0, max(0, len(weight) - 1))  # (B,) row of the true class; any if it is elsewhere
         self.length = features.norm(dim=1).clamp_min(TINY)  # (B,)
         self.own_weight = weight.index_select(0, self.own) if len(weight) else torch.zeros_like(features)  # (B, D)
         self.own_length = self.own_weight.norm(dim=1).clamp_min(TINY)
@@ -139,7 +137,7 @@ class Shard:
         )
 
     def partial(self) -> Partial:
-        """First pass: the share of these classes in the denominator."""
+        """First pass: the contribution of these classes to the denominator."""
         nothing = torch.full_like(self.length, -torch.inf)
         result = Partial(nothing, torch.zeros_like(self.length), self.logit)
         scratch = self.blocks.scratch()
@@ -152,18 +150,18 @@ class Shard:
         return result
 
     def gradients(self, whole: Partial, scale: Tensor) -> Gradients:
-        """Second pass: the share of these classes in the gradient of sum(scale loss), given all classes' partial."""
+        """Second pass: the contribution of these classes to the gradient of sum(scale loss); `whole` is merged."""
         d_features = torch.zeros_like(self.features) if self.wanted.features else None
         d_weight = torch.empty_like(self.weight) if self.wanted.weight else None
         d_bias = torch.empty_like(self.bias) if self.bias is not None and self.wanted.bias else None
         log_total = torch.logaddexp(whole.log_others(), whole.target)
-        radial = torch.zeros_like(self.length)  # along x, from logits that are not proportional to cos
+        radial = torch.zeros_like(self.length)  # along x, for logits that are not proportional to cos
         none, scratch = torch.zeros_like(self.logit), self.blocks.scratch()
         for classes, products in self.blocks:
             logits, offset = self._logits(classes, products, scratch)
             share = torch.sub(logits, log_total, out=scratch[: len(logits)]).exp_()  # (k, B): the softmax itself
-            share = self.blocks.place(share, classes, self.labels, none)  # true classes have their own form below
-            products = self.blocks.place(products, classes, self.labels, none)  # where the first pass left -inf
+            share = self.blocks.place(share, classes, self.labels, none)  # true classes are added below
+            products = self.blocks.place(products, classes, self.labels, none)  # the first pass left -inf there
             if offset is not None:
                 radial += (share * self.blocks.place(offset, classes, self.labels, none)).sum(0)
             if d_bias is not None:
@@ -178,7 +176,7 @@ class Shard:
         return Gradients(d_features, d_weight, d_bias)
 
     def _logits(self, classes: slice, products: Tensor, scratch: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The logits of a block, as for classes that are not the true one, and by how much `others` changed them."""
+        """The logits of a block for classes other than the true one, and the offset that `others` added."""
         logits, offset = products, None
         if self.form.others is not None:
             logits = self.form.others(products / self.length) * self.length
@@ -190,7 +188,7 @@ class Shard:
     def _add_true_classes(
         self, d_features: Tensor | None, d_weight: Tensor | None, d_bias: Tensor | None, whole: Partial, scale: Tensor
     ) -> None:
-        """Add the gradient through the target logit, B rows: d loss / d target = -sigmoid(others - target)."""
+        """Add the gradient through the target logits: d loss / d target = -sigmoid(others - target)."""
         pull = -torch.sigmoid(whole.log_others() - whole.target) * scale
         pull = torch.where(self.here, pull, torch.zeros_like(pull))
         x, w = self.features / self.length[:, None], self.own_weight / self.own_length[:, None]
@@ -210,25 +208,25 @@ class Shard:
 
 def cross_entropy(whole: Partial) -> Tensor:
     """The loss of each sample (B,) from the partial over all classes: log(1 + exp(others - target))."""
-    return -F.logsigmoid(whole.target - whole.log_others())  # torch's softplus is cut off at 20
+    return -F.logsigmoid(whole.target - whole.log_others())  # torch's softplus is linear above 20
 
 
 class MarginCrossEntropy(torch.autograd.Function):
     """Mean cross-entropy of a margin softmax: (features, weight, bias, labels, form, sharded) -> scalar.
 
-    Sharded, every process calls it with the whole batch and its own classes, from which the labels count; the value is
-    that over all classes, and the same in all processes. The gradient of weights and bias is whole; that of the
-    features is whole for the process's share of the batch and zero elsewhere, as `parallel.GatherRows` wants it.
+    Sharded, every process calls it with the whole batch and its own classes, with labels from the first of these; the
+    value is over all classes, and the same in all processes. The gradient of weights and bias is complete; that of the
+    features is complete for the process's share of the batch and zero elsewhere, as `parallel.GatherRows` expects.
     """
 
     @staticmethod
     def forward(
         ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, form: LogitForm, sharded: bool
     ) -> Tensor:
-        """Keep the shard and the merged partial for the way back."""
+        """The first pass over the classes; the shard and the merged partial are kept for the second."""
         shard = Shard(features, weight, bias, labels, form, Wanted(*ctx.needs_input_grad[:3]))
         whole = merge_over_ranks(shard.partial()) if sharded else shard.partial()
-        ctx.save_for_backward(features, weight)  # so that torch notices if they change before the backward pass
+        ctx.save_for_backward(features, weight)  # torch then detects changes to them before the backward pass
         ctx.shard, ctx.whole, ctx.sharded = shard, whole, sharded
         return cross_entropy(whole).mean()
 
@@ -246,7 +244,7 @@ class MarginCrossEntropy(torch.autograd.Function):
 
 
 def sum_of_own_share(d_features: Tensor) -> Tensor:
-    """The sum over the processes in the rows (B / R, D) that are this one's share of the batch; elsewhere zero."""
+    """The sum over the processes in the rows (B / R, D) of the process's share of the batch; zero in the others."""
     own = parallel.sum_of_own_rows(d_features)
     first = parallel.rank() * len(own)
     result = torch.zeros_like(d_features)
@@ -257,7 +255,7 @@ def sum_of_own_share(d_features: Tensor) -> Tensor:
 def margin_cross_entropy(
     features: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, form: LogitForm, *, sharded: bool = False
 ) -> Tensor:
-    """Mean cross-entropy of features (B, D) over the classes of weight (K, D), under a form."""
+    """Mean cross-entropy of features (B, D) over the classes of weight (K, D), with logits by `form`."""
     if not torch.is_grad_enabled():
         own = Shard(features, weight, bias, labels, form, Wanted(False, False, False)).partial()
         return cross_entropy(merge_over_ranks(own) if sharded else own).mean()

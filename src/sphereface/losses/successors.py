@@ -1,4 +1,4 @@
-"""What came after the paper: SphereFace+, SphereFace-R and SphereFace2."""
+"""Successors of the paper's loss: SphereFace+, SphereFace-R and SphereFace2."""
 
 import math
 from functools import partial
@@ -19,7 +19,7 @@ class SphereFacePlus(ASoftmax):
     """A-Softmax plus the hyperspherical energy of the class weights. Liu et al., NeurIPS 2018.
 
     The energy is the mean of |w_i - w_j|^-power over unit weights, i the classes of the batch and j all others: the
-    mini-batch form of the sum over all pairs. Power 0 stands for log(1 / |w_i - w_j|).
+    mini-batch form of the sum over all pairs. Power 0 means log(1 / |w_i - w_j|).
     """
 
     def __init__(
@@ -27,8 +27,8 @@ class SphereFacePlus(ASoftmax):
         features: int,
         classes: int,
         *,
-        m: int = 4,
         annealing: Annealing | None = Annealing(),
+        m: int = 4,
         weight: float = 1.0,
         power: float = 2.0,
         chunk: int | None = None,
@@ -37,7 +37,7 @@ class SphereFacePlus(ASoftmax):
         self.energy_weight, self.power = weight, power
 
     def compute(self, features: Tensor, labels: Tensor) -> Tensor:
-        """A-Softmax and the weighted energy."""
+        """A-Softmax plus the weighted energy."""
         loss = super().compute(features, labels)
         weight = self.weight.to(features.dtype)
         present = torch.unique(labels)
@@ -47,7 +47,7 @@ class SphereFacePlus(ASoftmax):
 
     def pair_energy(self, cos: Tensor, _: Tensor) -> Tensor:
         """The energy of two unit weights from their cosine; |w_i - w_j|^2 = 2 - 2 cos."""
-        squared = (2 - 2 * cos).clamp_min(1e-6)  # two equal weights: finite
+        squared = (2 - 2 * cos).clamp_min(1e-6)  # finite for two equal weights
         return -squared.log() / 2 if self.power == 0 else squared ** (-self.power / 2)
 
 
@@ -56,7 +56,7 @@ class SphereFaceR(MarginSoftmax):
 
     v1: target cos(min(m theta, pi)); v2: target cos(theta) and all others cos(theta / m). The offset from cos(theta) is
     detached, so gradients are those of the plain cosine at the margin's probabilities.
-    hard: every feature has length scale; none: its own; soft: its own, with a penalty soft_weight (|x| - scale)^2.
+    hard: features of length scale; none: of their own; soft: of their own, with a penalty soft_weight (|x| - scale)^2.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class SphereFaceR(MarginSoftmax):
         self.soft = (soft_weight, scale) if normalization == "soft" else None
 
     def compute(self, features: Tensor, labels: Tensor) -> Tensor:
-        """The margin softmax, and the pull towards the wanted length."""
+        """The margin softmax plus the penalty on the features' length."""
         loss = super().compute(features, labels)
         if self.soft is not None:
             weight, scale = self.soft
@@ -126,7 +126,7 @@ class SphereFace2(Classifier):
         return 2 * ((cos.clamp(-1, 1) + 1) / 2) ** self.t - 1
 
     def negative(self, cos: Tensor, bias: Tensor) -> Tensor:
-        """What a class that is not the true one costs."""
+        """The cost of a class other than the true one."""
         return -F.logsigmoid(-self.r * (self.stretch(cos) + self.m) - bias)
 
     def balanced_bias(self) -> float:
@@ -136,12 +136,12 @@ class SphereFace2(Classifier):
         """
         z = self.alpha / ((1 - self.alpha) * (self.classes - 1))
         g: float = 2 * 0.5**self.t - 1
-        # The form of the solution that does not cancel, and in logarithms, so that no large r overflows.
+        # The form of the solution without cancellation, and in logarithms, so that a large r does not overflow.
         root = abs(1 - z) + math.sqrt((1 - z) ** 2 + 4 * z * math.exp(-2 * self.r * self.m))
         return math.log(2 * z / root) - self.r * (g + self.m) if z < 1 else math.log(root / 2) - self.r * (g - self.m)
 
     def compute(self, features: Tensor, labels: Tensor) -> Tensor:
-        """The true class pulls, all others push."""
+        """Mean over the batch of the costs of the true class and of all others."""
         x, weight, bias = pairs.unit(features), self.weight.to(features.dtype), self.bias.to(features.dtype)
         cos = (x * pairs.unit(weight.index_select(0, labels))).sum(1)
         positive = -F.logsigmoid(self.r * (self.stretch(cos) - self.m) + bias)

@@ -1,6 +1,6 @@
 """Measures of recognition: pure NumPy, truth first, then scores, then options, as in scikit-learn.
 
-A score is a cosine: higher is more alike. `same` says of each pair whether it is one person.
+A score is a cosine: higher is more alike. `same` is true for pairs of one person.
 """
 
 from sphereface.metrics.bootstrap import Paired, PeopleBootstrap, interval_over_people, paired_difference

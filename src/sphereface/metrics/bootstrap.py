@@ -1,4 +1,4 @@
-"""Bootstrap over people: pairs that share a person are not independent, people are."""
+"""Bootstrap over people, which are independent; pairs that share a person are correlated."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -12,11 +12,11 @@ from sphereface.metrics.intervals import Interval
 
 
 class PeopleBootstrap:
-    """Draws people with replacement; iterating yields how often each was drawn, (people,), the same draws each time."""
+    """Draws of people with replacement: iterating yields each person's number of draws, (people,); repeatable."""
 
     def __init__(self, people: int, *, rounds: int = 1000, seed: int = 0) -> None:
         if people < 2 or rounds < 2:
-            raise UserError(f"{people} people and {rounds} rounds; wanted at least 2 of either")
+            raise UserError(f"{people} people and {rounds} rounds; wanted at least 2 of each")
         self.people, self.rounds, self.seed = people, rounds, seed
 
     def __iter__(self) -> Iterator[Float64]:
@@ -26,27 +26,26 @@ class PeopleBootstrap:
 
 
 def pair_weights(drawn: Float64, left: ArrayLike, right: ArrayLike) -> Float64:
-    """How often each pair is seen when people were drawn so often: once for each draw of a person, or of both."""
+    """The weight of each pair: the draws of its person, or the product of the draws of its two people."""
     a, b = np.asarray(left), np.asarray(right)
     return np.asarray(np.where(a == b, drawn[a], drawn[a] * drawn[b]))
 
 
 def interval_over_people(statistic: Callable[[Float64], float], bootstrap: PeopleBootstrap) -> Interval:
-    """The 95 % interval of a statistic, by percentiles; it maps how often each person counts to a number.
+    """The 95 % percentile interval of a statistic, a function of the number of draws of each person.
 
     >>> interval_over_people(lambda drawn: pairs.tar_at_far(1e-2, drawn), PeopleBootstrap(pairs.people))
     """
-    return _middle([statistic(drawn) for drawn in bootstrap])
+    return middle_95([statistic(drawn) for drawn in bootstrap])
 
 
-def _middle(draws: Sequence[float]) -> Interval:
-    """What holds the middle 95 % of some draws."""
-    low, high = np.percentile(draws, [2.5, 97.5])
-    return Interval(float(low), float(high))
+def middle_95(draws: Sequence[float] | Float64) -> Interval:
+    """The interval of the middle 95 % of some draws."""
+    return Interval(*np.percentile(draws, [2.5, 97.5]).tolist())
 
 
 class Paired(NamedTuple):
-    """A difference between two methods on the same people, and how sure it is."""
+    """A difference between two methods on the same people, with its uncertainty."""
 
     difference: float
     standard_error: float
@@ -55,9 +54,9 @@ class Paired(NamedTuple):
     @property
     def in_standard_errors(self) -> float:
         """The difference in units of its standard error."""
-        return (
-            self.difference / self.standard_error if self.standard_error else float(np.sign(self.difference)) * np.inf
-        )
+        if self.standard_error:
+            return self.difference / self.standard_error
+        return float(np.sign(self.difference)) * np.inf
 
 
 def paired_difference(
@@ -65,13 +64,13 @@ def paired_difference(
 ) -> Paired:
     """The mean over runs (seeds) of ours - theirs, both measured on the same draws of people.
 
-    Each callable maps how often each person counts to a statistic; all ones is the plain statistic.
+    Each callable maps the number of draws of each person to a statistic; all ones give the plain statistic.
     """
     if len(ours) != len(theirs) or not ours:
-        raise UserError(f"{len(ours)} runs against {len(theirs)}; wanted as many, and at least one")
+        raise UserError(f"{len(ours)} runs against {len(theirs)}; wanted equal counts of at least 1")
 
     def difference(drawn: Float64) -> float:
         return float(np.mean([mine(drawn) - other(drawn) for mine, other in zip(ours, theirs, strict=True)]))
 
     draws = [difference(drawn) for drawn in bootstrap]
-    return Paired(difference(np.ones(bootstrap.people)), float(np.std(draws, ddof=1)), _middle(draws))
+    return Paired(difference(np.ones(bootstrap.people)), float(np.std(draws, ddof=1)), middle_95(draws))

@@ -10,18 +10,17 @@ def angular_fisher_score(features: ArrayLike, labels: ArrayLike, *, weights: Arr
     """S_w / S_b: scatter of features around class means over that of class means, in cosines; lower is better.
 
     S_w = sum_i sum_j (1 - cos<x_j, m_i>), S_b = sum_i n_i (1 - cos<m_i, m>). Means are of raw features, (N, D).
-    `weights` (one for each feature) count a feature more than once, as a bootstrap does.
+    `weights` (N,) are the numbers of times that each feature counts, as in a bootstrap.
     """
     x, label = np.asarray(features, dtype=np.float64), np.asarray(labels)
     weight = np.ones(len(x)) if weights is None else np.asarray(weights, dtype=np.float64)
     if x.ndim != 2 or label.shape != x.shape[:1] or weight.shape != label.shape:
-        raise UserError(
-            f"features, labels and weights have shapes {x.shape}, {label.shape}, {weight.shape}; wanted (N, D) and (N,)"
-        )
+        shapes = f"{x.shape}, {label.shape}, {weight.shape}"
+        raise UserError(f"features, labels and weights have shapes {shapes}; wanted (N, D), (N,) and (N,)")
     _, place = np.unique(label, return_inverse=True)
     count = np.bincount(place, weights=weight)
     if (count > 0).sum() < 2:
-        raise UserError("all features are of one person; a scatter between people needs at least 2")
+        raise UserError("all features are of one person; the scatter between people needs at least 2 people")
     sums = np.zeros((len(count), x.shape[1]))
     np.add.at(sums, place, weight[:, None] * x)
     means = sums / np.maximum(count, 1e-300)[:, None]

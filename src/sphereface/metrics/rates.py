@@ -1,4 +1,4 @@
-"""Rates with their 95 % intervals: from a bootstrap over people where they are known, else Wilson's."""
+"""Rates with 95 % intervals: from a bootstrap over people where these are known, else Wilson's."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,12 +10,12 @@ from sphereface.arrays import Float64
 from sphereface.metrics.bootstrap import PeopleBootstrap, pair_weights
 from sphereface.metrics.intervals import Interval, wilson
 
-FARS = (1e-1, 1e-2, 1e-3, 1e-4)  # at which true accept rates are reported
+FARS = (1e-1, 1e-2, 1e-3, 1e-4)  # false accept rates at which true accept rates are reported
 ROUNDS = 1000
 
 
 class Rate(NamedTuple):
-    """A number between 0 and 1, and its 95 % interval where one can be given."""
+    """A number between 0 and 1 with its 95 % interval, if known."""
 
     value: float
     interval: Interval | None = None
@@ -27,31 +27,29 @@ class Rate(NamedTuple):
     def percent(self) -> str:
         """For a table: `98.20 [97.90, 98.51]`."""
         shown = f"{100 * self.value:.2f}"
-        return (
-            shown
-            if self.interval is None
-            else f"{shown} [{100 * self.interval.low:.2f}, {100 * self.interval.high:.2f}]"
-        )
+        if self.interval is None:
+            return shown
+        return f"{shown} [{100 * self.interval.low:.2f}, {100 * self.interval.high:.2f}]"
 
 
 def is_supported(far: float, different: int) -> bool:
-    """Whether so many different pairs can show a false accept rate: one of them at least must be allowed to pass."""
+    """True if a false accept rate allows at least one of `different` pairs to pass."""
     return far * different * (1 + 1e-12) >= 1
 
 
 def wilson_rate(share: float, trials: float) -> Rate:
-    """A share of trials that are independent of each other, with Wilson's interval."""
+    """A share of independent trials, with Wilson's interval."""
     return Rate(share, wilson(min(share, 1.0) * trials, trials))
 
 
 def rates_over_people(
     measure: Callable[[Float64], Float64], left: ArrayLike, right: ArrayLike, *, rounds: int = ROUNDS, seed: int = 0
 ) -> list[Rate]:
-    """Several rates with intervals from one bootstrap over the people of some pairs; left and right name them, (N,).
+    """Several rates with intervals from one bootstrap over the people of pairs, named by left and right (N,).
 
-    `measure` maps how often each pair counts, (N,), to the rates; nan where pairs of one kind are all left out, and
-    such a draw is passed over. Without half of the draws there is no interval. A rate of exactly 0 or 1 is so in every
-    draw, which says nothing: it gets Wilson's interval with as many trials as there are people.
+    `measure` maps the weight of each pair, (N,), to the rates; nan where a kind of pairs has no weight, and such a draw
+    is skipped. If more than half of the draws are skipped, there is no interval. A rate of exactly 0 or 1 is the same
+    in every draw: it gets Wilson's interval with one trial for each person.
     """
     names, place = np.unique(np.concatenate([np.asarray(left), np.asarray(right)]), return_inverse=True)
     a, b = place.reshape(2, -1)

@@ -1,33 +1,33 @@
-"""Which error rates a number of people can show at all.
+"""The error rates that can be measured with a number of people.
 
-Doddington's rule of 30: once 30 errors were seen, the true rate lies within 30 % of the measured one nine times in ten,
-if the trials are independent. More photos of the same two people hardly are, so that what is counted here is pairs of
-people, and people who are searched for, however many photos they have.
+Doddington's rule of 30: with 30 observed errors in independent trials, the true rate lies within 30 % of the measured
+one nine times in ten. Further photos of the same two people are hardly independent, so the trials counted here are
+pairs of people, and people searched for, whatever their numbers of photos.
 """
 
 import math
 
-EVENTS = 30  # errors that must be expected
-SLACK = 1 + 1e-12  # a rate means what it says, whatever its last bit
+EVENTS = 30  # expected errors required
+SLACK = 1 + 1e-12  # for rounding: a rate of 0.3 includes 0.3
 
 
 def pairs_of_people(people: int) -> int:
-    """How many pairs some people make."""
+    """The number of pairs among `people` people."""
     return people * (people - 1) // 2
 
 
 def supports_far(far: float, people: int) -> bool:
-    """Whether so many people can show a false accept rate: 30 pairs of them must be expected to be accepted."""
+    """True if a false accept rate can be measured with `people`: at least 30 of their pairs are expected to pass."""
     return far * pairs_of_people(people) * SLACK >= EVENTS
 
 
 def lowest_far(people: int) -> float:
-    """The lowest false accept rate that so many people can show."""
+    """The lowest false accept rate that can be measured with `people` people."""
     return EVENTS / pairs_of_people(people)
 
 
 def people_for_far(far: float) -> int:
-    """The fewest people who can show a false accept rate."""
+    """The fewest people with which a false accept rate can be measured."""
     people = math.floor((1 + math.sqrt(1 + 8 * EVENTS / far)) / 2) - 1
     while not supports_far(far, people):
         people += 1
@@ -35,20 +35,20 @@ def people_for_far(far: float) -> int:
 
 
 def supports_searches(fpir: float, gallery_size: int, people: int) -> bool:
-    """Whether galleries of so many people can be drawn, and strangers enough for the rate searched in them.
+    """True if `people` are enough to draw galleries, and strangers to search in them for a false positive rate.
 
-    Wanted are 30 expected errors beside twice the gallery: a bootstrap's draw has some 63 % of the people, and must
-    leave strangers, too.
+    That takes 30 expected errors among the people beyond twice the gallery: a bootstrap's draw holds about 63 % of the
+    people, and must leave strangers too.
     """
     return fpir * (people - 2 * gallery_size) * SLACK >= EVENTS
 
 
 def comparison_rate(fpir: float, gallery_size: int) -> float:
-    """The false accept rate f of one comparison at which 1 - (1 - f)^G = FPIR: as if G comparisons were independent."""
+    """The false accept rate f of one comparison with 1 - (1 - f)^G = FPIR, for G independent comparisons."""
     return -math.expm1(math.log1p(-fpir) / gallery_size)
 
 
 def people_for_fpir(fpir: float, gallery_size: int) -> int:
-    """The fewest people who can show an FPIR at a gallery's size, by drawn galleries or by independent comparisons."""
+    """The fewest people with which an FPIR can be measured, by drawn galleries or by independent comparisons."""
     drawn = 2 * gallery_size + math.ceil(EVENTS / fpir / SLACK)
     return min(drawn, people_for_far(comparison_rate(fpir, gallery_size)))

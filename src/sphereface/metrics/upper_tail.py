@@ -1,4 +1,4 @@
-"""Verification rates from all positives and only the highest of very many negatives."""
+"""Verification rates from all positives and only the highest of many negatives."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from sphereface.metrics.curves import Roc
 
 
 def allowed(far: float, total: int) -> int:
-    """How many of `total` negatives may pass at a rate; 0.3 means 0.3, whatever its last bit."""
+    """The number of `total` negatives that may pass at a rate; a rate of 0.3 includes 0.3 in spite of rounding."""
     if not 0 <= far <= 1:
         raise UserError(f"far is {far}; wanted a share between 0 and 1")
     return min(total, math.floor(far * total * (1 + 1e-12)))
@@ -19,26 +19,26 @@ def allowed(far: float, total: int) -> int:
 
 @dataclass(frozen=True)
 class UpperTail:
-    """What low false accept rates depend on; a rate that the kept negatives cannot decide is an error.
+    """The scores that low false accept rates depend on; a rate that needs more than the kept negatives is an error.
 
     A pair is accepted if its score is at least the threshold, so tied scores are accepted together.
     """
 
-    positives: Float64  # (S,) falling, all of them
-    negatives: Float64  # (K,) falling, the highest ones
+    positives: Float64  # (S,) descending, all of them
+    negatives: Float64  # (K,) descending, the highest ones
     total: int  # negatives, kept or not
 
     @property
     def is_whole(self) -> bool:
-        """Whether every negative was kept."""
+        """True if every negative was kept."""
         return len(self.negatives) == self.total
 
     def decides(self, far: float) -> bool:
-        """Whether enough negatives were kept for a rate."""
+        """True if enough negatives were kept for a rate."""
         return self.is_whole or allowed(far, self.total) < len(self.negatives)
 
     def tar_at_far(self, far: float) -> float:
-        """The share of positives accepted when at most `far` of the negatives are; nothing is interpolated."""
+        """The share of positives accepted when at most `far` of the negatives are, without interpolation."""
         return float(np.mean(self.positives > self._refused(far)))
 
     def threshold_at_far(self, far: float) -> float:
@@ -48,13 +48,13 @@ class UpperTail:
         return float(min((scores[-1] for scores in accepted if len(scores)), default=np.inf))
 
     def roc(self) -> Roc:
-        """The exact curve at infinity and at every distinct positive that the kept negatives can judge.
+        """The exact curve at infinity and at every distinct positive above the lowest kept negative.
 
-        Between two of its points only the false accept rate grows, so no point of the curve is missing.
+        Between two of these points only the false accept rate grows, so the curve is complete.
         """
-        judged = self.positives if self.is_whole else self.positives[self.positives > self.negatives[-1]]
-        last_of_tie = np.flatnonzero(np.append(judged[1:] != judged[:-1], True)) if len(judged) else np.arange(0)
-        thresholds = judged[last_of_tie]
+        covered = self.positives if self.is_whole else self.positives[self.positives > self.negatives[-1]]
+        last_of_tie = np.flatnonzero(np.append(covered[1:] != covered[:-1], True)) if len(covered) else np.arange(0)
+        thresholds = covered[last_of_tie]
         passed = np.searchsorted(-self.negatives, -thresholds, side="right")
         return Roc(
             np.append(0.0, passed / self.total),
@@ -63,11 +63,10 @@ class UpperTail:
         )
 
     def _refused(self, far: float) -> float:
-        """The highest score that must not pass."""
-        count = allowed(far, self.total)
-        if count < len(self.negatives):
+        """The highest score that must be refused."""
+        count, kept = allowed(far, self.total), len(self.negatives)
+        if count < kept:
             return float(self.negatives[count])
         if not self.is_whole:
-            kept = len(self.negatives)
             raise UserError(f"FAR {far:g} of {self.total:,} negatives; the {kept:,} highest kept end before it")
         return -np.inf

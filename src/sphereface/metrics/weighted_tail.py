@@ -1,4 +1,4 @@
-"""Thresholds from the highest scores of different people, each person weighed: what a bootstrap over people asks."""
+"""Thresholds from the highest scores of different people with a weight for each person, for a bootstrap over people."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -6,20 +6,20 @@ from numpy.typing import ArrayLike
 from sphereface.arrays import Float64
 from sphereface.choices import Weigh
 
-SLACK = 1 + 1e-9  # 0.3 means 0.3, whatever the last bits of a long sum
+SLACK = 1 + 1e-9  # for the rounding of a long sum: a rate of 0.3 includes 0.3
 
 
 def thresholds_at(scores: Float64, weights: Float64, rates: ArrayLike, *, total: float, is_whole: bool) -> Float64:
-    """The lowest of falling scores (K,), for each rate, at which at most that share of the total weight passes.
+    """The lowest of descending scores (K,), for each rate, at which at most that share of the total weight passes.
 
-    A score at the threshold passes. Infinity where not even the highest may pass; minus infinity where the rate asks
-    for more than was kept.
+    A score at the threshold passes. Infinity where even the highest must be refused; minus infinity where the rate
+    needs more scores than were kept.
     """
     passed = np.cumsum(weights)
     refused = np.searchsorted(passed, np.asarray(rates, dtype=np.float64) * total * SLACK, side="right")
     beyond = refused == len(scores)
     refused_scores = scores[np.minimum(refused, len(scores) - 1)]
-    accepted = np.where(beyond, len(scores), np.searchsorted(-scores, -refused_scores, side="left"))  # ties go together
+    accepted = np.where(beyond, len(scores), np.searchsorted(-scores, -refused_scores, side="left"))  # ties together
     found = np.where(accepted > 0, scores[np.maximum(accepted, 1) - 1], np.inf)
     return np.asarray(np.where(beyond & (not is_whole), -np.inf, found))
 
@@ -27,13 +27,13 @@ def thresholds_at(scores: Float64, weights: Float64, rates: ArrayLike, *, total:
 class WeightedTail:
     """The highest scores among all pairs of photos of different people.
 
-    `weigh="people"`: every two people have the same say, however many photos they have. `"pairs"`: every two photos.
+    `weigh="people"`: every two people have the same weight, whatever their photo counts. `"pairs"`: every two photos.
     """
 
     def __init__(
         self, scores: ArrayLike, left: ArrayLike, right: ArrayLike, *, photos: ArrayLike, weigh: Weigh = "people"
     ) -> None:
-        """`left` and `right` (K,) are the people of each score (K,), as places in `photos`: how many each has."""
+        """`left` and `right` (K,) are the people of each score (K,), as indices into `photos`, each person's count."""
         value, a, b = np.asarray(scores, dtype=np.float64), np.asarray(left), np.asarray(right)
         order = np.argsort(-value, kind="stable")
         self.scores, self._left, self._right = value[order], a[order], b[order]
@@ -45,14 +45,11 @@ class WeightedTail:
         self.is_whole = len(self.scores) == self.pairs
 
     def covers(self, far: float) -> bool:
-        """Whether enough was kept for a rate: itself, and most draws of people."""
+        """True if enough scores were kept for a rate, in the plain sample and in most draws of people."""
         return self.is_whole or float(self._weights.sum()) >= 2 * far * _pairs(self._mass)
 
     def thresholds(self, fars: ArrayLike, drawn: Float64 | None = None) -> Float64:
-        """The threshold of each false accept rate, if each person counts as often as `drawn` (people,) says.
-
-        nan if nobody is left to be different from.
-        """
+        """The threshold of each false accept rate, for a number of draws (people,) of each; nan without two people."""
         times = np.ones_like(self._mass) if drawn is None else drawn
         total = _pairs(times * self._mass)
         if total <= 0:
@@ -61,7 +58,7 @@ class WeightedTail:
         return thresholds_at(self.scores, weights, fars, total=total, is_whole=self.is_whole)
 
     def rates(self, scores: ArrayLike) -> Float64:
-        """The share of pairs that reach each score; right for scores above the lowest that was kept."""
+        """The share of pairs that reach each score; valid for scores above the lowest kept one."""
         passed = np.append(0.0, np.cumsum(self._weights))
         reached = np.searchsorted(-self.scores, -np.asarray(scores, dtype=np.float64), side="right")
         return np.asarray(passed[reached] / _pairs(self._mass))

@@ -1,4 +1,4 @@
-"""The networks by name, and their files."""
+"""The networks by name, and their model files."""
 
 from sphereface.contract import Architecture, Norm
 from sphereface.errors import UserError
@@ -13,7 +13,7 @@ MODELS = tuple(STAGES)
 def create_model(
     name: str, *, features: int = 512, width: float = 1.0, last_relu: bool = False, norm: Norm = None
 ) -> SphereFaceNet:
-    """Build a network by name, with the authors' initial values; it takes (N, 3, 112, 96) and gives (N, features).
+    """Build a network by name, with the authors' initial values: (N, 3, 112, 96) -> (N, features).
 
     >>> net = create_model("sphereface20")
     """
@@ -22,5 +22,5 @@ def create_model(
     if norm not in (None, "batch"):
         raise UserError(f"norm is {norm!r}; choose None, as in the paper, or 'batch'")
     if features < 1 or not 0 < width <= 64:
-        raise UserError(f"features is {features} and width is {width}; wanted at least 1, and above 0 up to 64")
+        raise UserError(f"features is {features} and width is {width}; wanted at least 1, and above 0 and up to 64")
     return SphereFaceNet(Architecture(name=name, features=features, width=width, last_relu=last_relu, norm=norm))

@@ -1,4 +1,4 @@
-"""A model as one file: its weights as safetensors, its card in the metadata. Nothing is ever unpickled."""
+"""A model as one file: its weights as safetensors, its card in the metadata; pickle is not used."""
 
 from pathlib import Path
 
@@ -17,11 +17,11 @@ from sphereface.zoo import ModelFile
 def save_model(net: nn.Module, path: str | Path, card: Card | None = None) -> None:
     """Write a network and its card to one `.safetensors` file; the architecture in the card is taken from the network.
 
-    The file appears whole or not at all: it is written beside its place, flushed to the disk, and moved there.
+    The file is written atomically: to a temporary name beside it, flushed to the disk, then renamed.
     """
     path = Path(path)
     if path.suffix != ".safetensors":
-        raise UserError(f"{path}: a model file ends in .safetensors")
+        raise UserError(f"{path}: wanted a name that ends in .safetensors for a model file")
     net = unwrapped(net)
     card = (card or Card()).model_copy(update={"architecture": net.architecture})
     tensors = {key: value.detach().cpu().contiguous() for key, value in net.state_dict().items()}
@@ -30,23 +30,23 @@ def save_model(net: nn.Module, path: str | Path, card: Card | None = None) -> No
 
 
 def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> SphereFaceNet:
-    """Read a network that `save_model` wrote, ready for evaluation."""
+    """Load a network that `save_model` wrote, in evaluation mode."""
     return network_of(ModelFile(path), device=device)
 
 
 def network_of(file: ModelFile, *, device: str | torch.device = "cpu") -> SphereFaceNet:
-    """The network of a `.safetensors` file, ready for evaluation."""
+    """The network of a `.safetensors` file, in evaluation mode."""
     if file.kind != ".safetensors":
-        raise ModelFileError(f"{file.path}: wanted a .safetensors that save_model wrote")
+        raise ModelFileError(f"{file.path}: wanted a .safetensors file of save_model")
     path, card = file.path, file.card
     if card.architecture is None or card.architecture.name not in STAGES:
         found = "no architecture" if card.architecture is None else f"architecture {card.architecture.name!r}"
-        raise ModelFileError(f"{path}: its card names {found}; this version knows {', '.join(STAGES)}")
+        raise ModelFileError(f"{path}: its card has {found}; this version takes {', '.join(STAGES)}")
     try:
         tensors = load(file.content)
-    except (SafetensorError, KeyError) as error:  # a KeyError: a type of numbers that torch does not have
+    except (SafetensorError, KeyError) as error:  # a KeyError: a number type that torch does not have
         raise broken_safetensors(str(path), error) from error
-    with torch.device("meta"):  # no memory and no random numbers for weights that are about to be replaced
+    with torch.device("meta"):  # no memory and no random numbers for weights that are replaced below
         net = SphereFaceNet(card.architecture)
     types = {tensor.dtype for name, tensor in tensors.items() if not name.endswith("num_batches_tracked")}
     if len(types) != 1 or not types.pop().is_floating_point:
@@ -55,19 +55,18 @@ def network_of(file: ModelFile, *, device: str | torch.device = "cpu") -> Sphere
     found_shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     for name in wanted.keys() | found_shapes.keys():
         if wanted.get(name) != found_shapes.get(name):
-            raise ModelFileError(
-                f"{path}: tensor {name!r} has shape {found_shapes.get(name)}; "
-                f"{card.architecture.name} wants {wanted.get(name)}: weights and card do not belong together"
-            )
+            came = f"tensor {name!r} has shape {found_shapes.get(name)}"
+            needed = f"{card.architecture.name} wants {wanted.get(name)}"
+            raise ModelFileError(f"{path}: {came}; {needed}: weights and card do not belong together")
     net.load_state_dict(tensors, assign=True)
     return net.to(device).eval()
 
 
 def unwrapped(net: nn.Module) -> SphereFaceNet:
-    """The network inside what torch.compile and DistributedDataParallel put around it."""
+    """The network inside the wrappers of torch.compile and DistributedDataParallel."""
     while not isinstance(net, SphereFaceNet):
         inner = getattr(net, "_orig_mod", None) or getattr(net, "module", None)
         if not isinstance(inner, nn.Module):
-            raise UserError(f"a {type(net).__name__} is no network of ours; wanted what create_model builds")
+            raise UserError(f"network is a {type(net).__name__}; wanted a SphereFaceNet of create_model")
         net = inner
     return net

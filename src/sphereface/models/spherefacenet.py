@@ -1,6 +1,7 @@
 """The networks of Table 2 of the paper."""
 
 import math
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -17,14 +18,12 @@ HEIGHT, WIDTH = 112, 96
 
 
 class Residual(nn.Module):
-    """x + PReLU(conv(PReLU(conv(x)))): the activation stands before the addition, nothing after it."""
+    """x + PReLU(conv(PReLU(conv(x)))): the activation is before the addition, with none after it."""
 
     def __init__(self, channels: int, *, batch_norm: bool) -> None:
         super().__init__()
-        self.body = nn.Sequential(
-            *convolution(channels, channels, stride=1, bias=False, batch_norm=batch_norm),
-            *convolution(channels, channels, stride=1, bias=False, batch_norm=batch_norm),
-        )
+        layers = partial(convolution, channels, channels, stride=1, bias=False, batch_norm=batch_norm)
+        self.body = nn.Sequential(*layers(), *layers())
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, H, W) -> the same shape."""
@@ -34,8 +33,8 @@ class Residual(nn.Module):
 class SphereFaceNet(nn.Module):
     """Four stages of 3x3 convolutions and one linear layer: faces (N, 3, 112, 96) -> features (N, D).
 
-    Each stage opens with a convolution of stride 2. The features have no activation after them, unless `last_relu` asks
-    for the ReLU whose removal the paper's ablation measures.
+    Each stage begins with a convolution of stride 2. The features are linear, unless `last_relu` adds the ReLU that the
+    paper's ablation removes.
     """
 
     def __init__(self, architecture: Architecture) -> None:
@@ -53,13 +52,13 @@ class SphereFaceNet(nn.Module):
         self.reset_parameters()
 
     def forward(self, faces: Tensor) -> Tensor:
-        """Features at their own length; only scores normalise."""
+        """Features (N, D) at their own length; only scores normalise."""
         if faces.ndim != 4 or faces.shape[1:] != (3, HEIGHT, WIDTH):
             raise UserError(f"faces have shape {tuple(faces.shape)}; wanted (N, 3, {HEIGHT}, {WIDTH})")
         return self.last(self.fc1(self.stages(faces).flatten(1)))  # type: ignore[no-any-return]
 
     def reset_parameters(self) -> None:
-        """The authors' initial values: Caffe's Xavier for stage openings and FC1, small Gaussians inside units."""
+        """Set the authors' initial values: Caffe's Xavier for heads of stages and FC1, small Gaussians in units."""
         inside_units = {module for unit in self.modules() if isinstance(unit, Residual) for module in unit.modules()}
         for module in self.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
@@ -74,9 +73,9 @@ class SphereFaceNet(nn.Module):
                 nn.init.constant_(module.weight, 0.25)
 
     def parameter_groups(self, *, lr: float = 0.1, weight_decay: float = 5e-4) -> list[dict[str, Any]]:
-        """Groups for an optimizer, as in the authors' prototxt: biases learn at twice the rate and do not decay.
+        """Groups for an optimizer, as in the authors' prototxt: biases with twice the rate and without decay.
 
-        Slopes of PReLU decay like weights, as they do there. Batch norm, which is not in the paper, does not decay.
+        Slopes of PReLU decay like weights, as in the prototxt. Batch norm, an addition to the paper, does not decay.
 
         >>> torch.optim.SGD(net.parameter_groups(lr=0.1, weight_decay=5e-4), momentum=0.9)
         """
@@ -94,7 +93,7 @@ class SphereFaceNet(nn.Module):
 
 
 def convolution(channels: int, width: int, *, stride: int, bias: bool, batch_norm: bool) -> list[nn.Module]:
-    """A 3x3 convolution, its batch norm if asked for, and its PReLU with one slope per channel."""
+    """A 3x3 convolution, optionally batch norm, and a PReLU with one slope per channel."""
     layers: list[nn.Module] = [Conv3x3(channels, width, stride=stride, bias=bias)]
     if batch_norm:
         layers.append(nn.BatchNorm2d(width))

@@ -1,1 +1,1 @@
-"""Figures and one-file reports. matplotlib is imported late, so that reports need it only when one is drawn."""
+"""Figures and one-file reports. matplotlib is imported only when a figure is drawn."""

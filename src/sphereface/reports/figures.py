@@ -1,10 +1,9 @@
-"""The pictures: features on the sphere, angles, curves, faces. Each is drawn for light and for dark pages."""
+"""Pictures of features on the sphere, angles, curves and faces, each drawn for light and for dark pages."""
 
 import base64
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,13 +14,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Theme = Literal["light", "dark"]
+Corner = Literal["lower left", "lower right", "upper right"]
 INK: dict[Theme, str] = {"light": "#23262b", "dark": "#dfe3e8"}
+INKED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+HIDDEN = ("axes.spines.top", "axes.spines.right", "legend.frameon")
 COLOURS = ("#8a93a0", "#3b9ddd", "#2fb28a", "#e0a12e", "#e0564c", "#9a6bd1", "#6b7f3a", "#c05f9d")
 SAME, DIFFERENT = "#e0862e", "#3b7ddd"  # pairs of one person, and of two
 
 
 class Picture(NamedTuple):
-    """One figure as PNG, for a light and for a dark page, with words for those who cannot see it."""
+    """One figure as PNG, for a light and for a dark page, with an alternative text."""
 
     light: bytes
     dark: bytes
@@ -33,7 +35,7 @@ class Picture(NamedTuple):
 
 
 def require_matplotlib() -> None:
-    """Raise if nothing can be drawn, for those who would rather know before a long run than after it."""
+    """Raise if matplotlib is missing, to call before a long run that ends in a report."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -46,53 +48,51 @@ def picture(draw: "Callable[[Theme], Figure]", says: str) -> Picture:
 
 
 def _png(draw: "Callable[[Theme], Figure]", theme: Theme) -> bytes:
-    with _style(theme):
-        figure = draw(theme)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=130, transparent=True, bbox_inches="tight")
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    style: dict[Any, Any] = dict.fromkeys(INKED, INK[theme]) | dict.fromkeys(HIDDEN, False)
+    with mpl.rc_context(style | {"font.size": 9.0, "axes.titlesize": 10.0}):
+        draw(theme).savefig(buffer, format="png", dpi=130, transparent=True, bbox_inches="tight")
     return buffer.getvalue()
 
 
-@contextmanager
-def _style(theme: Theme) -> Iterator[None]:
-    import matplotlib as mpl
-
-    ink = INK[theme]
-    with mpl.rc_context(
-        {
-            "text.color": ink,
-            "axes.labelcolor": ink,
-            "axes.edgecolor": ink,
-            "xtick.color": ink,
-            "ytick.color": ink,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "legend.frameon": False,
-            "font.size": 9.0,
-            "axes.titlesize": 10.0,
-        }
-    ):
-        yield
-
-
 def blank(width: float, height: float) -> "Figure":
-    """A figure of so many inches with nothing on it."""
+    """An empty figure; width and height in inches."""
     from matplotlib.figure import Figure  # not pyplot: no global state, no window
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def chart(
+    draw: "Callable[[Axes, Theme], None]", says: str, *, height: float, x: str, y: str, loc: Corner, grid: bool = True
+) -> Picture:
+    """A picture of one pair of axes, filled by `draw`, with their names, a legend at `loc` and a grid."""
+
+    def whole(theme: Theme) -> "Figure":
+        figure = blank(5.6, height)
+        axes = figure.add_subplot()
+        draw(axes, theme)
+        axes.set_xlabel(x)
+        axes.set_ylabel(y)
+        if grid:
+            axes.grid(alpha=0.2)
+        axes.legend(loc=loc, fontsize=8)
+        return figure
+
+    return picture(whole, says)
+
+
 def spheres(features: Mapping[str, Floating], labels: Integers) -> Picture:
-    """3-D features (N, 3) of each loss on the unit sphere, a colour a person: top row of the paper's figure 5."""
+    """3-D features (N, 3) of each loss on the unit sphere, one colour per person: top row of the paper's figure 5."""
 
     def draw(theme: Theme) -> "Figure":
         figure = blank(2.1 * len(features), 2.4)
         u, v = np.mgrid[0 : 2 * np.pi : 25j, 0 : np.pi : 13j]
+        sphere = np.cos(u) * np.sin(v), np.sin(u) * np.sin(v), np.cos(v)
         for place, (name, points) in enumerate(features.items()):
             axes = figure.add_subplot(1, len(features), place + 1, projection="3d")
-            axes.plot_wireframe(
-                np.cos(u) * np.sin(v), np.sin(u) * np.sin(v), np.cos(v), color=INK[theme], linewidth=0.3, alpha=0.25
-            )
+            axes.plot_wireframe(*sphere, color=INK[theme], linewidth=0.3, alpha=0.25)
             unit = unit_rows(points)
             for person in np.unique(labels):
                 mine = unit[labels == person]
@@ -103,7 +103,7 @@ def spheres(features: Mapping[str, Floating], labels: Integers) -> Picture:
             axes.set_box_aspect((1, 1, 1), zoom=1.35)
         return figure
 
-    return picture(draw, f"3-D features on the unit sphere for {', '.join(features)}; one colour a person")
+    return picture(draw, f"3-D features on the unit sphere for {', '.join(features)}; one colour per person")
 
 
 def angle_histograms(same: Mapping[str, Floating], different: Mapping[str, Floating]) -> Picture:
@@ -129,49 +129,36 @@ def angle_histograms(same: Mapping[str, Floating], different: Mapping[str, Float
 
 
 def roc_curves(curves: Mapping[str, tuple[Floating, Floating]]) -> Picture:
-    """True over false accept rate, the latter on a logarithmic axis, one line a method."""
+    """True over false accept rate, the latter on a logarithmic axis, one line per method."""
 
-    def draw(_: Theme) -> "Figure":
-        figure = blank(5.6, 3.8)
-        axes = figure.add_subplot()
+    def draw(axes: "Axes", _: Theme) -> None:
         for place, (name, (far, tar)) in enumerate(curves.items()):
             seen = far > 0
             axes.plot(far[seen], tar[seen], label=name, color=COLOURS[place % len(COLOURS)], linewidth=1.6)
         axes.set_xscale("log")
         axes.set_xlim(1e-4, 1)
         axes.set_ylim(0, 1)
-        axes.set_xlabel("false accept rate")
-        axes.set_ylabel("true accept rate")
-        axes.grid(alpha=0.2)
-        axes.legend(loc="lower right", fontsize=8)
-        return figure
 
-    return picture(draw, f"ROC curves of {', '.join(curves)}")
+    says = f"ROC curves of {', '.join(curves)}"
+    return chart(draw, says, height=3.8, x="false accept rate", y="true accept rate", loc="lower right")
 
 
 def training_curves(losses: Mapping[str, Sequence[float]]) -> Picture:
     """The training loss of each method over its steps, smoothed."""
 
-    def draw(_: Theme) -> "Figure":
-        figure = blank(5.6, 3.2)
-        axes = figure.add_subplot()
+    def draw(axes: "Axes", _: Theme) -> None:
         for place, (name, values) in enumerate(losses.items()):
             window = max(1, len(values) // 50)
             smooth = np.convolve(values, np.ones(window) / window, mode="valid")
-            axes.plot(
-                np.arange(len(smooth)) + window, smooth, label=name, color=COLOURS[place % len(COLOURS)], linewidth=1.4
-            )
-        axes.set_xlabel("step")
-        axes.set_ylabel("training loss")
-        axes.grid(alpha=0.2)
-        axes.legend(loc="upper right", fontsize=8)
-        return figure
+            steps = np.arange(len(smooth)) + window
+            axes.plot(steps, smooth, label=name, color=COLOURS[place % len(COLOURS)], linewidth=1.4)
 
-    return picture(draw, f"Training loss of {', '.join(losses)}")
+    says = f"Training loss of {', '.join(losses)}"
+    return chart(draw, says, height=3.2, x="step", y="training loss", loc="upper right")
 
 
 def contact_sheet(faces: UInt8, columns: int, *, says: str) -> Picture:
-    """Faces (N, H, W, 3) side by side; an unfinished last row ends in grey."""
+    """Faces (N, H, W, 3) in rows of `columns`; the last row is filled up with grey."""
     import cv2
 
     empty = np.full((-len(faces) % columns, *faces.shape[1:]), 128, np.uint8)
@@ -182,7 +169,7 @@ def contact_sheet(faces: UInt8, columns: int, *, says: str) -> Picture:
 
 
 class Line(NamedTuple):
-    """Values over the steps of a run; None, nan and infinity are gaps. A faint line stands behind the others."""
+    """Values over the steps of a run; None, nan and infinity are gaps. A faint line is drawn in the background."""
 
     name: str
     steps: Sequence[float]
@@ -191,7 +178,7 @@ class Line(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Lines that share an axis of values; a logarithmic one wants values above 0, and is even otherwise."""
+    """Lines that share an axis of values; `logarithmic` applies only if all values are above 0."""
 
     title: str
     lines: Sequence[Line]
@@ -199,7 +186,7 @@ class Panel(NamedTuple):
 
 
 def over_steps(panels: Sequence[Panel], *, says: str, marks: Sequence[float] = ()) -> Picture:
-    """Panels one above the other over the same steps; `marks` are steps at which something happened to the run."""
+    """Panels one above the other over the same steps; `marks` are steps to mark, such as resumes and rollbacks."""
 
     def draw(theme: Theme) -> "Figure":
         figure = blank(5.6, 0.5 + 1.8 * len(panels))
@@ -230,7 +217,7 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
             color=COLOURS[0] if line.faint else COLOURS[1 + place % (len(COLOURS) - 1)],
             linewidth=0.7 if line.faint else 1.5,
             alpha=0.6 if line.faint else 1.0,
-            marker="o" if np.isfinite(values).sum() <= 30 else "",  # a lone point has no line to be seen by
+            marker="o" if np.isfinite(values).sum() <= 30 else "",  # a single point has no line
             markersize=2.5,
         )
     if panel.logarithmic and 0 < lowest < np.inf:
@@ -238,7 +225,7 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
     axes.set_ylabel(panel.title)
     axes.grid(alpha=0.2)
     if sum(not line.faint for line in panel.lines) > 1:
-        axes.legend(loc="lower right", fontsize=7)  # margins and rates rise
+        axes.legend(loc="lower right", fontsize=7)  # margins and rates grow, and leave it free
 
 
 def pair_angles(
@@ -248,42 +235,35 @@ def pair_angles(
     threshold: float | None,
     says: str = "Angles between photos of the same and of different people, with the best threshold",
 ) -> Picture:
-    """How many same and different pairs lie at which angle, and the angle up to which pairs are accepted; radians."""
+    """Histograms of the angles of same and of different pairs, with the threshold up to which pairs pass; radians."""
 
-    def draw(theme: Theme) -> "Figure":
-        figure = blank(5.6, 2.8)
-        axes = figure.add_subplot()
+    def draw(axes: "Axes", theme: Theme) -> None:
         bins = list(np.linspace(0, 180, 91))
         axes.hist(np.degrees(same), bins=bins, density=True, color=SAME, alpha=0.75, label="same person")
         axes.hist(np.degrees(different), bins=bins, density=True, color=DIFFERENT, alpha=0.65, label="different people")
         if threshold is not None:
             axes.axvline(np.degrees(threshold), color=INK[theme], linewidth=1, linestyle="--", label="threshold")
-        axes.set_xlabel("angle between two photos, degrees")
         axes.set_yticks([])
-        axes.legend(loc="upper right", fontsize=8)
-        return figure
 
-    return picture(draw, says)
+    return chart(draw, says, height=2.8, x="angle between two photos, degrees", y="", loc="upper right", grid=False)
 
 
 def tail_angles(
     same: Floating, different: Floating, *, total: int, thresholds: Mapping[str, float], says: str
 ) -> Picture | None:
-    """The share of same and of different pairs at each degree where only the nearest different ones are known; radians.
+    """The share of same and of different pairs at each degree, if only the nearest different pairs are known; radians.
 
-    `total` is how many different pairs there are; as far as the known ones fill whole degrees they are drawn, no
-    further. None if they fill none.
+    `total` is the number of all different pairs. These are drawn up to the last degree that is known in full; None
+    without such a degree.
     """
     bins = np.arange(181.0)
     near = np.degrees(different)
-    whole = 180 if len(near) == total else int(np.floor(near.max(initial=0.0)))  # degrees that are known in full
+    whole = 180 if len(near) == total else int(np.floor(near.max(initial=0.0)))  # degrees known in full
     if not whole or not len(near):
         return None
     known = np.histogram(near, bins=bins)[0][:whole] / total
 
-    def draw(theme: Theme) -> "Figure":
-        figure = blank(5.6, 2.8)
-        axes = figure.add_subplot()
+    def draw(axes: "Axes", theme: Theme) -> None:
         shares = np.histogram(np.degrees(same), bins=bins)[0] / len(same)
         axes.stairs(shares, bins, fill=True, color=SAME, alpha=0.75, label="same person")
         axes.stairs(known, bins[: whole + 1], fill=True, color=DIFFERENT, alpha=0.65, label="different people")
@@ -291,30 +271,24 @@ def tail_angles(
             style = ("--", "-.", ":")[place % 3]
             axes.axvline(np.degrees(angle), color=INK[theme], linewidth=1, linestyle=style, label=name)
         axes.set_yscale("log")
-        axes.set_xlabel("angle, degrees")
-        axes.set_ylabel("share of pairs at a degree")
-        axes.legend(loc="upper right", fontsize=8)
-        return figure
 
-    return picture(draw, says)
+    y = "share of pairs at a degree"
+    return chart(draw, says, height=2.8, x="angle, degrees", y=y, loc="upper right", grid=False)
 
 
 def heat_map(values: Floating, names: Sequence[str], *, says: str) -> Picture:
-    """A square of shares (G, G), each cell with its number; nan is a cell without one."""
+    """A square of shares (G, G) with a number in each cell; nan is shown as "-"."""
 
     def draw(_: Theme) -> "Figure":
-        from matplotlib import colormaps
-
         side = 1.2 + 0.65 * len(names)
         figure = blank(side + 0.8, side)
         axes = figure.add_subplot()
-        shades = colormaps["Blues"]
         highest = float(np.nanmax(values, initial=0.0)) or 1.0
-        axes.imshow(np.ma.masked_invalid(values), cmap=shades, vmin=0, vmax=highest)
+        axes.imshow(np.ma.masked_invalid(values), cmap="Blues", vmin=0, vmax=highest)
         for row, column in np.ndindex(values.shape):
             value = values[row, column]
             shown = "-" if np.isnan(value) else f"{value:.2g}"
-            ink = None if np.isnan(value) else INK["dark" if value > 0.55 * highest else "light"]  # read on its shade
+            ink = None if np.isnan(value) else INK["dark" if value > 0.55 * highest else "light"]  # legible on a shade
             axes.text(column, row, shown, ha="center", va="center", fontsize=8, color=ink)
         axes.set_xticks(range(len(names)), names, rotation=30, ha="right")
         axes.set_yticks(range(len(names)), names)

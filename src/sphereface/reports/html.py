@@ -1,4 +1,4 @@
-"""A report as one HTML file: no scripts, nothing to fetch, readable on a phone, light or dark as the reader likes."""
+"""A report as one HTML file: no scripts, no external files, readable on a phone, light or dark by preference."""
 
 from collections.abc import Sequence
 from html import escape
@@ -26,7 +26,7 @@ pre { overflow-x: auto; font-size: .85rem; color: var(--soft) }
 
 
 class Report:
-    """A page that grows section by section; `write` may be called at any time."""
+    """A page built section by section; `write` may be called at any time."""
 
     def __init__(self, title: str, lead: str) -> None:
         self.title = title
@@ -41,7 +41,7 @@ class Report:
         self.parts.append(f'<p class="note">{escape(text)}</p>' if note else f"<p>{escape(text)}</p>")
 
     def figure(self, picture: Picture, caption: str, *, wide: bool = False) -> None:
-        """Add a picture; a wide one scrolls on a small screen rather than shrink."""
+        """Add a picture; a wide one scrolls on a small screen instead of shrinking."""
         self.parts.append(
             f"<figure{' class=wide' if wide else ''}><picture>"
             f'<source media="(prefers-color-scheme: dark)" srcset="{picture.uri("dark")}">'
@@ -52,23 +52,19 @@ class Report:
     def table(
         self, head: Sequence[str], rows: Sequence[Sequence[str]], *, best: Sequence[tuple[int, int]] = ()
     ) -> None:
-        """Add a table; `best` are the (row, column) places to mark."""
+        """Add a table; `best` are the (row, column) cells to mark."""
         cells = "".join(f"<th>{escape(name)}</th>" for name in head)
-        body = "".join(
-            "<tr>"
-            + "".join(
-                f"<td{' class=best' if (place, column) in best else ''}>{escape(cell)}</td>"
-                for column, cell in enumerate(row)
-            )
-            + "</tr>"
-            for place, row in enumerate(rows)
-        )
+        body = ""
+        for place, row in enumerate(rows):
+            marks = [" class=best" if (place, column) in best else "" for column in range(len(row))]
+            tds = [f"<td{mark}>{escape(cell)}</td>" for mark, cell in zip(marks, row, strict=True)]
+            body += f"<tr>{''.join(tds)}</tr>"
         self.parts.append(
             f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>'
         )
 
     def code(self, text: str) -> None:
-        """Add text as it is."""
+        """Add preformatted text."""
         self.parts.append(f"<pre>{escape(text)}</pre>")
 
     def html(self) -> str:
@@ -82,7 +78,7 @@ class Report:
         )
 
     def write(self, path: Path) -> None:
-        """Write the page; it is whole or it is the one before."""
+        """Write the page atomically: the file is the new page or the old one."""
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}.part")
         part.write_text(self.html(), encoding="utf-8")

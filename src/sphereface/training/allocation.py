@@ -1,4 +1,4 @@
-"""Memory that a step frees is kept for the next step, instead of going back to the system."""
+"""Keep memory that a step frees for the next step, instead of returning it to the system."""
 
 import ctypes
 import platform
@@ -9,12 +9,12 @@ NEVER = -1
 
 
 def keep_freed_memory() -> bool:
-    """Tell the C library to keep what is freed; returns whether it listened.
+    """Make the C library keep freed memory; returns True if the setting took effect.
 
     Torch allocates activations and gradients anew in every step. By default glibc maps each large one from the system
     and unmaps it afterwards, so that every step touches hundreds of megabytes of fresh pages, which the system clears
-    one by one. The setting holds for the whole process, whose memory no longer shrinks. Other C libraries have other
-    rules and are left alone.
+    one by one. The setting holds for the whole process: its memory no longer shrinks. Other C libraries have other
+    rules and stay as they are.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

@@ -1,4 +1,4 @@
-"""All that a run learns or counts: how it begins, and how it goes into a checkpoint and comes back."""
+"""The state of a run: network, loss, optimizer and counters; initial values, saving and loading."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,16 +20,16 @@ from sphereface.training.checkpoints.pieces import fill, pack_optimizer, pack_rn
 from sphereface.training.checkpoints.reading import Checkpoint
 from sphereface.training.checkpoints.saving import save_checkpoint
 from sphereface.training.config import TrainConfig
-from sphereface.training.optimizer import build_optimizer, named_parameters, running_mean
+from sphereface.training.optimizer import build_optimizer, is_sharded, named_parameters, running_mean
 from sphereface.training.precision import LossScale
 
-CLASSWISE = ("weight", "bias")  # of a loss: those that have a row for each of its classes; centers are whole everywhere
-TAKE_ITS_OWN = "use --recipe finetune, or a TOML recipe that says nothing of the network, template and crop"
+CLASSWISE = ("weight", "bias")  # tensors with a row for each class of the shard; centers are whole on every rank
+TAKE_ITS_OWN = "use --recipe finetune, or a TOML recipe without fields of the network, template and crop"
 
 
 @dataclass
 class Learner:
-    """Network, loss and optimizer, with what rollbacks did to the schedule."""
+    """Network, loss and optimizer, with the factors that rollbacks put on the schedule."""
 
     config: TrainConfig
     net: SphereFaceNet
@@ -43,16 +43,16 @@ class Learner:
     rollbacks: int = 0
 
     def slow_down(self) -> None:
-        """Learn at a lower rate from now on, and let lambda fall more slowly."""
+        """Lower the rate, and let lambda fall more slowly."""
         rule = self.config.guard
         self.set_pace(self.lr_factor * rule.lr_factor, self.gamma_factor * rule.gamma_factor, self.rollbacks + 1)
 
     def pace(self) -> dict[str, float]:
-        """What rollbacks did, and how many there were."""
+        """The factors that rollbacks put on the schedule, and their count."""
         return {"lr_factor": self.lr_factor, "gamma_factor": self.gamma_factor, "rollbacks": self.rollbacks}
 
     def set_pace(self, lr_factor: float, gamma_factor: float, rollbacks: int) -> None:
-        """Learn as fast as after so many rollbacks."""
+        """Set the factors on the schedule and the count of rollbacks."""
         self.lr_factor, self.gamma_factor, self.rollbacks = lr_factor, gamma_factor, rollbacks
         if isinstance(self.loss, ASoftmax) and self.config.annealing is not None:
             schedule = self.config.annealing.build()
@@ -60,26 +60,26 @@ class Learner:
 
     @property
     def lambda_(self) -> float | None:
-        """The weight of the plain cosine, where the loss is annealed."""
+        """The weight of the plain cosine; None for losses without annealing."""
         return float(self.loss.lambda_) if isinstance(self.loss, ASoftmax) else None
 
     @property
     def model(self) -> SphereFaceNet:
-        """The network that is validated and saved as the model: the running mean, if there is one."""
+        """The network to validate and to save as the model: the running mean, if there is one."""
         return self.net if self.mean is None else cast(SphereFaceNet, self.mean.module)
 
     @property
     def rows(self) -> tuple[int, int]:
-        """The classes of this process."""
+        """First and last + 1 class of this process."""
         return self.loss.rows if isinstance(self.loss, Classifier) else (0, 0)
 
     def save(self, folder: Path, step: int, state: dict[str, Any]) -> Path:
         """Write a checkpoint; all processes call it together."""
-        packed = pack_optimizer(self.optimizer, named_parameters(self.net, self.loss), by_class=self._split_names())
         split, shared = self._loss_tensors()
+        packed = pack_optimizer(self.optimizer, named_parameters(self.net, self.loss), by_class=split)
         first, last = self.rows
-        if parallel.rank() and not self._is_shard():
-            first = last  # the first process writes what all of them hold
+        if parallel.rank() and not is_sharded(self.loss):
+            first = last  # rank 0 writes what every process holds
         return save_checkpoint(
             folder,
             step,
@@ -99,54 +99,42 @@ class Learner:
         )
 
     def load(self, checkpoint: Checkpoint, *, say: Say) -> None:
-        """Go on where a checkpoint was saved, on however many processes."""
-        source, state = checkpoint.path, checkpoint.state
+        """Restore the state of a checkpoint, saved by any number of processes."""
+        source = checkpoint.path
+        state: dict[str, Any] = checkpoint.state
         split, shared = self._loss_tensors()
         rows = checkpoint.rows(*self.rows) if split else {}
         fill(self.net.state_dict(), checkpoint.group("net"), source=source)
         fill(shared, checkpoint.group("loss"), source=source)
         fill(split, {name: rows.pop(name) for name in split}, source=source)
-        unpack_optimizer(
-            self.optimizer,
-            named_parameters(self.net, self.loss),
-            {**checkpoint.group("optimizer"), **rows},
-            state["optimizer"],
-            source=source,
-        )
+        parameters, tensors = named_parameters(self.net, self.loss), {**checkpoint.group("optimizer"), **rows}
+        unpack_optimizer(self.optimizer, parameters, tensors, state["optimizer"], source=source)
         if self.mean is not None:
             fill(self.model.state_dict(), checkpoint.group("mean"), source=source)
-        scaler: Any = state["scaler"]
-        self.scaler.load_state_dict(scaler)
+        self.scaler.load_state_dict(state["scaler"])
         saved_by = len(checkpoint.manifest.by_rank)
         if saved_by != parallel.ranks():
-            say(f"{source}: saved by {saved_by}, goes on with {parallel.ranks()} processes")
-        # A process that is new takes the first one's numbers: those that hold the whole classifier draw one sample.
+            say(f"{source}: saved by {saved_by} processes, resumed on {parallel.ranks()}")
+        # A new process takes the generator of rank 0: replicas of the whole classifier must draw the same sample.
         numbers = checkpoint.of_rank(parallel.rank()) or checkpoint.of_rank(0)
         if numbers is not None:
             unpack_rng(numbers, self.device, source=source)
-        lr_factor, gamma_factor, rollbacks = (state[name] for name in ("lr_factor", "gamma_factor", "rollbacks"))
-        self.set_pace(float(lr_factor), float(gamma_factor), int(rollbacks))  # type: ignore[arg-type]
+        self.set_pace(float(state["lr_factor"]), float(state["gamma_factor"]), int(state["rollbacks"]))
 
     def _loss_tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """The loss's tensors with a row for each class, by names as a checkpoint has them, and the others."""
+        """The loss's tensors with a row for each class, by their names in a checkpoint, and the others."""
         tensors = self.loss.state_dict()
         split = {f"loss.{n}": t for n, t in tensors.items() if n in CLASSWISE and t.ndim}
         return split, {n: t for n, t in tensors.items() if f"loss.{n}" not in split}
 
-    def _is_shard(self) -> bool:
-        return isinstance(self.loss, Classifier) and self.loss.sharded
-
-    def _split_names(self) -> list[str]:
-        return list(self._loss_tensors()[0])
-
 
 def build_learner(config: TrainConfig, classes: int, device: torch.device, init: Path | None = None) -> Learner:
-    """Everything at its initial values: the same for a seed, however many processes there are."""
+    """A learner at its initial values: the same for a seed on any number of processes."""
     torch.manual_seed(config.seed)
     net = create_model(config.model, **config.architecture.model_dump(exclude={"name"}))
     if init is not None:
         require_fitting(config, init)
-        take_weights(net, init)
+        net.load_state_dict(load_model(init).state_dict())
     shard = {"shard": (parallel.rank(), parallel.ranks())} if config.classifier == "sharded" else {}
     loss = create_loss(config.loss, config.features, classes, **config.options(), **shard)
     net.to(device=device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
@@ -156,17 +144,12 @@ def build_learner(config: TrainConfig, classes: int, device: torch.device, init:
     return Learner(config, net, loss, build_optimizer(net, loss, config), scaler, mean, device)
 
 
-def take_weights(net: SphereFaceNet, path: Path) -> None:
-    """Start from a trained network instead of from random numbers."""
-    net.load_state_dict(load_model(path).state_dict())
-
-
 def require_fitting(config: TrainConfig, init: Path) -> None:
-    """Raise unless a trained model is a run's network, and saw faces made as the run's are; reads its card only."""
+    """Raise unless a trained model has a run's network and preprocessing; reads its card only."""
     card = read_card(init)
     if card.architecture != config.architecture:
         raise ContractMismatch(
-            f"{init}: a network of {card.architecture}; the recipe wants {config.architecture}: {TAKE_ITS_OWN}"
+            f"{init}: its network is {card.architecture}; the recipe wants {config.architecture}: {TAKE_ITS_OWN}"
         )
     found = differences(card.preprocessing, Preprocessing(**config.alignment.model_dump()))
     if found:

@@ -1,4 +1,4 @@
-"""SGD as the authors ran it, and what may be put around it."""
+"""SGD as the authors ran it; gradient clipping and a running mean of the weights."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from sphereface.losses import FaceLoss
+from sphereface.losses.classifier import Classifier
 from sphereface.models.spherefacenet import SphereFaceNet
 from sphereface.training.config import TrainConfig
 
@@ -15,7 +16,7 @@ Tensors = tuple[Tensor, ...] | list[Tensor]
 
 
 def build_optimizer(net: SphereFaceNet, loss: FaceLoss, config: TrainConfig) -> torch.optim.SGD:
-    """SGD over network and classifier; each group remembers its share of the rate, such as 2 for biases."""
+    """SGD over network and classifier; each group stores its multiple of the rate, such as 2 for biases."""
     groups = net.parameter_groups(lr=config.lr, weight_decay=config.weight_decay)
     head = list(loss.parameters())
     if head:
@@ -34,20 +35,17 @@ def set_rate(optimizer: torch.optim.SGD, lr: float, *, caffe_momentum: bool) -> 
     for group in optimizer.param_groups:
         old, new = group["lr"], lr * group["share"]
         if caffe_momentum and old != new:
-            buffers = [
-                optimizer.state[p]["momentum_buffer"]
-                for p in group["params"]
-                if "momentum_buffer" in optimizer.state[p]
-            ]
+            states = [optimizer.state[parameter] for parameter in group["params"]]
+            buffers = [state["momentum_buffer"] for state in states if "momentum_buffer" in state]
             if buffers:
                 torch._foreach_mul_(buffers, old / new)
         group["lr"] = new
 
 
 def running_mean(net: nn.Module, decay: float) -> AveragedModel:
-    """An exponential running mean of a network's weights and buffers, which starts as the network is now.
+    """An exponential running mean of a network's weights and buffers, which starts with its current ones.
 
-    Integers are taken over: torch's own rule would also average batch norm's count of batches.
+    Integers are copied: torch's own rule would also average batch norm's count of batches.
     """
 
     def average(means: Tensors, values: Tensors, _: Tensor | int) -> None:
@@ -62,21 +60,28 @@ def running_mean(net: nn.Module, decay: float) -> AveragedModel:
 
 
 def named_parameters(net: nn.Module, loss: nn.Module) -> dict[str, nn.Parameter]:
-    """All that is learned, by name."""
-    return {
-        f"{part}.{name}": p for part, module in (("net", net), ("loss", loss)) for name, p in module.named_parameters()
-    }
+    """The trained parameters of network and loss, by name."""
+    modules = {"net": net, "loss": loss}
+    return {f"{key}.{name}": value for key, module in modules.items() for name, value in module.named_parameters()}
+
+
+def is_sharded(loss: FaceLoss) -> bool:
+    """True if a loss holds one shard of the classes."""
+    return isinstance(loss, Classifier) and loss.sharded
+
+
+def gradients(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
+    """The gradients of those parameters that have one."""
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]
 
 
 def gradient_norm(parameters: Iterable[nn.Parameter]) -> Tensor:
-    """The length of the whole gradient."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    norms: Any = torch._foreach_norm(gradients)
+    """The norm of the whole gradient."""
+    norms: Any = torch._foreach_norm(gradients(parameters))
     whole: Tensor = torch.linalg.vector_norm(torch.stack(norms))
     return whole
 
 
 def clip_(parameters: Iterable[nn.Parameter], norm: Tensor, limit: float) -> None:
-    """Shorten the gradient to a limit, where it is longer; without waiting for a GPU."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    torch._foreach_mul_(gradients, (limit / (norm + 1e-6)).clamp(max=1.0))
+    """Scale the gradient down to a norm of `limit`, if `norm` is larger; without waiting for a GPU."""
+    torch._foreach_mul_(gradients(parameters), (limit / (norm + 1e-6)).clamp(max=1.0))

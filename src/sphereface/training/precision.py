@@ -1,4 +1,4 @@
-"""Half precision: for the network only, where the device is good at it, and without losing gradients on the way."""
+"""Half precision for the network: autocast, checks of the device, and loss scaling."""
 
 import platform
 from collections.abc import Iterable, Mapping
@@ -15,14 +15,14 @@ HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def precision(config: TrainConfig, device: torch.device) -> AbstractContextManager[object]:
-    """Autocast for the network, where half precision is asked for; losses stay in float32."""
+    """Autocast for the network if the config has half precision; losses stay in float32."""
     if config.precision == "float32":
         return nullcontext()
     return torch.autocast(device.type, HALF[config.precision])
 
 
 def precision_note(config: TrainConfig, device: torch.device) -> str | None:
-    """What is worth saying about a run's precision on a device; one that makes no sense there is an error."""
+    """A note on a run's precision on a device, or None; float16 on a CPU is an error."""
     if device.type != "cpu" or config.precision == "float32":
         return None
     if config.precision == "float16":
@@ -33,23 +33,22 @@ def precision_note(config: TrainConfig, device: torch.device) -> str | None:
 
 
 def has_bfloat16() -> bool:
-    """Whether this CPU computes in bfloat16, instead of converting to float32 and back."""
+    """True if this CPU computes in bfloat16, instead of converting to float32 and back."""
     if platform.machine().lower() in ("x86_64", "amd64"):
-        return bool(torch.cpu._is_avx512_bf16_supported())  # torch's own check for oneDNN is content with AVX-512
+        return bool(torch.cpu._is_avx512_bf16_supported())  # torch's own check for oneDNN accepts plain AVX-512
     known = hasattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported")  # not in every build for ARM
     return known and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 class LossScale:
-    """The factor on the loss of a float16 run, without which small gradients would vanish on their way back.
+    """The factor on the loss of a float16 run, which keeps small gradients from underflowing.
 
-    Where a gradient overflows, the step is left out and the factor halved; after many steps without that it is doubled.
-    At 1 it cannot be the factor's fault: then the run is lost, as it would be in float32.
+    Where a gradient overflows, the step is left out and the factor halved; after PATIENCE steps without overflow it is
+    doubled. An overflow at factor 1 has another cause: then the run is lost, as it would be in float32.
 
-    Torch's GradScaler asks each process for itself whether its gradients overflowed. With a sharded classifier the
-    answers differ: some make the step, others leave it out, and from then on they learn different networks. Here all
-    judge the one norm that they agreed on. Besides, torch's fused SGD that leaves out its first step goes on with a
-    momentum that was never set.
+    Torch's GradScaler checks for overflow on each process separately. With a sharded classifier the results differ:
+    some processes make the step, others leave it out, and from then on their networks differ. Here every process checks
+    the same global norm. Besides, torch's fused SGD has an uninitialised momentum if its first step is left out.
     """
 
     LARGEST, SMALLEST = 2.0**24, 1.0
@@ -64,14 +63,14 @@ class LossScale:
         return loss * self.factor if self.enabled else loss
 
     def unscale_(self, gradients: Iterable[Tensor]) -> None:
-        """Take the factor out of gradients again."""
+        """Divide gradients by the factor."""
         if self.enabled:
             torch._foreach_mul_(list(gradients), 1 / self.factor)
 
     def judge(self, norm: Tensor) -> bool:
-        """Whether a step can be made, given the norm of the gradient of all processes; the factor learns from it."""
+        """True if a step can be made, given the gradient norm over all processes; updates the factor."""
         if not self.enabled:
-            return True  # and no GPU is waited for
+            return True  # without waiting for the GPU
         fits = bool(norm.isfinite())
         self.good_steps = self.good_steps + 1 if fits else 0
         if not fits:
@@ -81,10 +80,10 @@ class LossScale:
         return fits
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps; nothing where there is no factor."""
+        """The state for a checkpoint; empty if disabled."""
         return {"factor": self.factor, "good_steps": self.good_steps} if self.enabled else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what a checkpoint kept."""
+        """Restore the state of a checkpoint."""
         if self.enabled:
             self.factor, self.good_steps = float(state["factor"]), int(state["good_steps"])

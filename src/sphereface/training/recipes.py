@@ -1,6 +1,6 @@
-"""Runs with a name: the paper's, the authors' prototxt, one for each rival, one for little data.
+"""Recipes by name: the paper's, the authors' prototxt, one for each other loss, one for little data.
 
-A recipe says nothing about where data lie or what device runs it, and `batch` is the global one.
+Paths and devices are no part of a recipe, and `batch` is the global one.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def prototxt() -> TrainConfig:
 
 
 def rival(loss: str) -> TrainConfig:
-    """The paper's run with another loss; losses on pairs see four photos of each person in a batch."""
+    """The paper's run with another loss; losses on pairs get four photos of each person in a batch."""
     return paper().with_loss(loss).changed(recipe=f"paper_{loss}")
 
 
@@ -41,26 +41,17 @@ def patch(crop: str) -> TrainConfig:
 def small() -> TrainConfig:
     """Little data and a laptop: the 4-layer net with batch norm, gradients clipped, lambda at 5 after 44 % of the run.
 
-    Without batch norm, or with lambda at its end after a tenth of the run, so short a run of A-Softmax stays near
-    log K: the easiest way out of a margin is a short feature.
+    Without batch norm, or with lambda at its end after a tenth of the run, a short run of A-Softmax stays near log K:
+    short features reduce the loss of a margin most easily.
     """
     return TrainConfig(
-        recipe="small",
-        model="sphereface4",
-        norm="batch",
-        batch=64,
-        steps=2_400,
-        lr=0.05,
-        milestones=(1_440, 2_040),
-        clip=5.0,
-        loss_options={"m": 4},
-        annealing=AnnealingConfig(gamma=450 / 2_400),
-        checkpoint_every=200,
-    )
+        recipe="small", model="sphereface4", norm="batch", batch=64, steps=2_400, lr=0.05, milestones=(1_440, 2_040),
+        clip=5.0, loss_options={"m": 4}, annealing=AnnealingConfig(gamma=450 / 2_400), checkpoint_every=200,
+    )  # fmt: skip
 
 
 def finetune() -> TrainConfig:
-    """New people for a trained network (`--init`), whichever it is: half of `small`, a fifth of its rate, a warm-up."""
+    """New people for any trained network (`--init`): half the steps of `small`, a fifth of its rate, a warm-up."""
     return small().with_steps(1_200).changed(recipe="finetune", lr=0.01, warmup=100)
 
 
@@ -75,7 +66,7 @@ RECIPES: dict[str, Callable[[], TrainConfig]] = {
 
 
 def network_of(model: Path) -> dict[str, Any]:
-    """The fields of a run that a trained model decides: which network, and what faces it was trained on."""
+    """The fields of a config that a trained model decides: the network, and the template and crop of its faces."""
     card = read_card(model)
     if card.architecture is None:
         raise ContractMismatch(f"{model}: its card names no architecture; wanted one that `sphereface train` made")
@@ -84,9 +75,9 @@ def network_of(model: Path) -> dict[str, Any]:
 
 
 def load_recipe(name: str, init: Path | None = None) -> TrainConfig:
-    """A recipe by name, or from a TOML file; what it does not say of the network and its faces, the model `init` does.
+    """A recipe by name, or from a TOML file; the model `init` fills in fields of network and faces that it leaves open.
 
-    `finetune` says nothing of them, a file what it names, and every other recipe all.
+    `finetune` leaves all of them open, a file those that it does not name, and every other recipe none.
     """
     if name in RECIPES:
         config = RECIPES[name]()
@@ -94,6 +85,6 @@ def load_recipe(name: str, init: Path | None = None) -> TrainConfig:
     path = Path(name)
     if path.suffix == ".toml" or path.is_file():
         config = read_config(path)
-        told = network_of(init) if init is not None else {}
-        return config.changed(**{field: told[field] for field in told.keys() - config.model_fields_set})
+        network = network_of(init) if init is not None else {}
+        return config.changed(**{field: network[field] for field in network.keys() - config.model_fields_set})
     raise UserError(f"unknown recipe {name!r}; choose one of {', '.join(RECIPES)}, or a .toml file")

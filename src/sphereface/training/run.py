@@ -1,4 +1,4 @@
-"""A training run: faces and a recipe in, a folder out, with a model, checkpoints, a log and a report."""
+"""A training run: from faces and a recipe to a folder with a model, checkpoints, a log and a report."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from sphereface.errors import JobFailed
 from sphereface.loading import FaceLoader, ReadyFaces, Replaced
 from sphereface.losses.classifier import Classifier
 from sphereface.models import save_model
-from sphereface.progress import Say
+from sphereface.progress import Say, mute
 from sphereface.training.allocation import keep_freed_memory
 from sphereface.training.checkpoints.reading import Checkpoint, forget_after, newest_checkpoint, open_checkpoint, prune
 from sphereface.training.config import ANNEALED, TrainConfig
@@ -41,16 +41,16 @@ from sphereface.training.telling.report import write_report
 from sphereface.training.validation import TRAINED_ON, Hardest, Validation, ValidationScores, hardest, validate
 
 MODEL = "model.safetensors"
-LOOK = 10  # steps between two looks at what they measured: a GPU need not wait for the host at each
-SHOWN = 300  # pairs of either kind in the report of a run that sets nobody aside
-UNKNOWN_HEIGHT = ("triplet", "sphereface2")  # losses of which nothing is known to stand still at log K
+LOOK = 10  # steps between two readings of their numbers; reading at each step would stall a GPU
+SHOWN = 300  # pairs of either kind in the report of a run without validation
+UNKNOWN_HEIGHT = ("triplet", "sphereface2")  # losses without a known plateau height
 
 Outcome = Literal["finished", "interrupted", "failed"]
 
 
 @dataclass(frozen=True)
 class Trained:
-    """How a run ended."""
+    """The result of a run."""
 
     outcome: Outcome
     step: int
@@ -58,16 +58,15 @@ class Trained:
     scores: ValidationScores | None
 
     def as_dict(self) -> dict[str, Any]:
-        """The end, as JSON takes it."""
+        """The result for JSON."""
         model, scores = self.model and str(self.model), self.scores and self.scores.as_dict()
         return {"outcome": self.outcome, "step": self.step, "model": model, "validation": scores}
 
 
 def train(config: TrainConfig, place: Place, *, say: Say = to_stderr, stop: Stop | None = None) -> Trained:
-    """Train until the last step, or until a request to stop; every process of several calls it.
+    """Train until the last step, or until a request to stop; with several processes, each calls it.
 
-    In the main thread Ctrl-C and SIGTERM are such requests. A caller makes one by setting `stop.asked`, from any
-    thread.
+    In the main thread Ctrl-C and SIGTERM are such requests. A caller makes one by setting `stop.asked` in any thread.
     """
     stop = stop or Stop()
     device = parallel.begin(choose_device(place.device))
@@ -75,11 +74,11 @@ def train(config: TrainConfig, place: Place, *, say: Say = to_stderr, stop: Stop
         keep_freed_memory()
     claim(config, place)
     first = parallel.rank() == 0
-    say = say if first else _nothing
+    say = say if first else mute
     if config.norm == "batch" and parallel.ranks() > 1:
         say(
             f"batch norm takes its statistics from the {config.batch // parallel.ranks()} faces of each process: "
-            "another number of processes learns something else"
+            "the result depends on the number of processes"
         )
     faces, validation = gather_faces(config, place, say)
     learner = build_learner(config, len(faces.people), device, place.init)
@@ -87,12 +86,9 @@ def train(config: TrainConfig, place: Place, *, say: Say = to_stderr, stop: Stop
         run = Run(config, place, learner, build_loader(config, place, faces, device), validation, faces, say)
         start = run.resume()
         if first:
-            run.log = stack.enter_context(
-                RunLog(
-                    place.out, tensorboard=place.tensorboard, resume=start or None, told=circumstances(place, device),
-                    say=say,
-                )
-            )  # fmt: skip
+            fields = circumstances(place, device)
+            log = RunLog(place.out, tensorboard=place.tensorboard, resume=start or None, fields=fields, say=say)
+            run.log = stack.enter_context(log)
             run.line = stack.enter_context(LiveLine(config.steps, start=start))
             run.say = run.line.say
             if not start:
@@ -110,7 +106,7 @@ def train(config: TrainConfig, place: Place, *, say: Say = to_stderr, stop: Stop
 
 @dataclass
 class Run:
-    """A run under way."""
+    """The state of a run, and its steps."""
 
     config: TrainConfig
     place: Place
@@ -121,23 +117,22 @@ class Run:
     say: Say
     log: RunLog | None = None
     line: LiveLine | None = None
-    scores: ValidationScores | None = None  # the last ones
-    shown: Hardest | None = None  # the pairs that went most wrong in them
+    scores: ValidationScores | None = None  # of the last validation
+    shown: Hardest | None = None  # and its hardest pairs
     best: tuple[float, int] | None = None  # accuracy and step of the best validation
-    waiting: list[tuple[int, Report]] = field(default_factory=list)  # steps whose numbers nobody looked at yet
-    replaced: Replaced = field(default_factory=Replaced)  # what was said of it last
+    waiting: list[tuple[int, Report]] = field(default_factory=list)  # steps with numbers that are not read yet
+    replaced: Replaced = field(default_factory=Replaced)  # the faces replaced so far, as last logged
 
     def __post_init__(self) -> None:
-        loss = self.learner.loss
-        if self.config.loss in UNKNOWN_HEIGHT or not isinstance(loss, Classifier):
-            self.guard = Guard(self.config.guard, None)
-        else:
-            self.guard = Guard(self.config.guard, loss.compared(self.config.batch))
+        loss, classes = self.learner.loss, None
+        if isinstance(loss, Classifier) and self.config.loss not in UNKNOWN_HEIGHT:
+            classes = loss.compared(self.config.batch)
+        self.guard = Guard(self.config.guard, classes)
         self.folder = self.place.out / CHECKPOINTS
         self.net = spread(self.learner.net)
 
     def steps(self, stop: Stop) -> Outcome:
-        """Learn from batch after batch; where the run is lost, take it back and go on."""
+        """Train batch by batch; a lost run is rolled back and continues."""
         while self.loader.step < self.config.steps:
             lost = None
             for batch in self.loader:
@@ -151,14 +146,14 @@ class Run:
                 self.waiting.append((batch.step, report))
                 done = batch.step + 1
                 due = self.is_due(done)
-                need_not_agree = stop.asked and parallel.ranks() == 1  # several agree at a look, or one would wait
-                if due or done % LOOK == 0 or need_not_agree:
+                stop_now = stop.asked and parallel.ranks() == 1  # several processes agree at a look, or one would wait
+                if due or done % LOOK == 0 or stop_now:
                     lost = self.look()
                     stopping = stop.agreed()
-                    if lost is None and (due or stopping):
-                        self.pause(done, save=due or stopping)
                     if lost is not None:
                         break
+                    if due or stopping:
+                        self.pause(done)
                     if stopping and done < self.config.steps:
                         return "interrupted"
             if lost is not None:
@@ -166,17 +161,17 @@ class Run:
         return "finished"
 
     def set_rate(self, step: int) -> None:
-        """The rate of a step, less what rollbacks took off."""
+        """Set the rate of a step, times the factor of rollbacks."""
         lr = self.config.lr_at(step) * self.learner.lr_factor
         set_rate(self.learner.optimizer, lr, caffe_momentum=self.config.caffe_momentum)
 
     def is_due(self, done: int) -> bool:
-        """Whether something else than learning happens after so many steps."""
+        """True if a checkpoint or a validation is due after `done` steps."""
         every = (self.config.checkpoint_every, self.config.validate_every)
         return done == self.config.steps or any(period and done % period == 0 for period in every)
 
     def look(self) -> Lost | None:
-        """Look at what the last steps measured, tell of it, and say if the run is lost."""
+        """Read the numbers of the last steps, log and show them; returns why the run is lost, or None."""
         numbers = [(step, float(report.loss), float(report.gradient_norm)) for step, report in self.waiting]
         self.waiting.clear()
         for step, loss, norm in numbers:
@@ -189,21 +184,20 @@ class Run:
             lr, lambda_ = self.config.lr_at(step) * self.learner.lr_factor, self.learner.lambda_
             self.line.update(step + 1, loss=mean, lr=lr, images=len(numbers) * self.config.batch, lambda_=lambda_)
             speed = self.line.meter.images_per_second
-            told = {"loss": mean, "lr": lr, "lambda": lambda_, "gradient_norm": norm, "images_per_second": speed}
-            self.log.write("step", step + 1, told)
+            values = {"loss": mean, "lr": lr, "lambda": lambda_, "gradient_norm": norm, "images_per_second": speed}
+            self.log.write("step", step + 1, values)
         return None
 
-    def pause(self, done: int, *, save: bool) -> None:
-        """Validate if it is time, and save."""
+    def pause(self, done: int) -> None:
+        """Validate if that is due, and save."""
         self.tell_replaced(done)
         every = self.config.validate_every
         if self.validation is not None and (done == self.config.steps or (every and done % every == 0)):
             self.validate(done)
-        if save:
-            self.save(done)
+        self.save(done)
 
     def tell_replaced(self, done: int) -> None:
-        """Say how many faces other ones had to replace, if these are more than before."""
+        """Note how many unreadable faces were replaced by others, if there are more than before."""
         before, self.replaced = self.replaced, self.loader.replaced_in_all()
         if self.replaced.places == before.places:
             return
@@ -212,35 +206,32 @@ class Run:
             self.log.write("note", done, {"text": str(self.replaced)})
 
     def validate(self, done: int) -> None:
-        """Score the network on the people that it is validated on, and tell of it."""
-        told = self.score()
-        if self.best is None or told["accuracy"] > self.best[0]:
-            self.best = told["accuracy"], done
+        """Score the network on the validation pairs, and log the scores."""
+        scores = self.score()
+        if self.best is None or scores["accuracy"] > self.best[0]:
+            self.best = scores["accuracy"], done
         if self.log is not None:
-            self.log.write("validation", done, told)
-        self.say(f"step {done:,}: accuracy {told['accuracy']:.2%} on {told['whose']}")
+            self.log.write("validation", done, scores)
+        self.say(f"step {done:,}: accuracy {scores['accuracy']:.2%} on {scores['whose']}")
 
     def score(self) -> dict[str, Any]:
-        """What the network is worth now; the first process finds out, the others wait."""
+        """The scores of the network, computed on rank 0; empty if there are no pairs."""
 
         def work() -> dict[str, Any]:
-            judged = self.validation or known_people(self.faces, self.config)
-            if judged is None:
+            validation = self.validation or known_people(self.faces, self.config)
+            if validation is None:
                 return {}
-            self.scores = validate(self.learner.model, judged, workers=self.place.workers)
-            self.shown = hardest(judged, self.scores)
+            self.scores = validate(self.learner.model, validation, workers=self.place.workers)
+            self.shown = hardest(validation, self.scores)
             return self.scores.as_dict()
 
-        told: dict[str, Any] = parallel.on_first(work)
-        return told
+        scores: dict[str, Any] = parallel.on_first(work)
+        return scores
 
     def save(self, done: int) -> None:
-        """Write a checkpoint, and drop old ones."""
-        state = {
-            "loader": self.loader.state_dict(),
-            "best": list(self.best) if self.best else None,
-            "guard": list(self.guard.losses),
-        }
+        """Write a checkpoint, and remove old ones."""
+        best = list(self.best) if self.best else None
+        state = {"loader": self.loader.state_dict(), "best": best, "guard": list(self.guard.losses)}
         path = self.learner.save(self.folder, done, state)
         if parallel.rank() == 0:
             prune(self.folder, keep=self.config.keep, best=self.best[1] if self.best else None)
@@ -248,49 +239,55 @@ class Run:
             self.log.write("checkpoint", done, {"path": path.name})
 
     def resume(self) -> int:
-        """Go on with the newest whole checkpoint, if that was asked for and there is one; returns the step."""
+        """Restore the newest whole checkpoint, if `resume` is set and there is one; returns the step."""
         if not self.place.resume:
             return 0
         found = parallel.on_first(self._tidy_and_find)
-        if found is None:
-            self.say(f"{self.place.out}: no checkpoint to resume from; the run begins")
-            self.recall_rollbacks()
-            return 0
-        self.restore(open_checkpoint(self.folder / found, verify=False))
+        if found is not None:
+            self.restore(open_checkpoint(self.folder / found, verify=False))
         self.recall_rollbacks()
-        self.say(f"resumed at step {self.loader.step:,}")
+        none = f"{self.place.out}: no checkpoint to resume from; the run starts at step 0"
+        self.say(none if found is None else f"resumed at step {self.loader.step:,}")
         return self.loader.step
 
     def recall_rollbacks(self) -> None:
-        """Go on as slowly as before where a run was killed after a rollback and before its next checkpoint."""
+        """Restore the pace of a run that was killed between a rollback and its next checkpoint."""
         last = parallel.on_first(lambda: last_rollback(self.place.out, self.loader.step))
         if last is not None and last.get("rollbacks", 0) > self.learner.rollbacks:
             self.learner.set_pace(last["lr_factor"], last["gamma_factor"], last["rollbacks"])
             self.guard.forget()
 
     def _tidy_and_find(self) -> str | None:
-        """Remove what a killed run was writing; returns the name of the newest whole checkpoint."""
+        """Remove unfinished files of a killed run; returns the name of the newest whole checkpoint."""
         for part in filter(Path.is_file, self.place.out.glob(".*.part")):
             part.unlink()
-        return _newest(self.folder, self.say, forget_broken=True)
+        found = newest_checkpoint(self.folder, say=self.say)
+        if found is None:
+            return None
+        forget_after(self.folder, found.step)  # broken ones would count among the last that are kept
+        return found.path.name
+
+    def _last_good(self, until: int) -> str | None:
+        """Remove the checkpoints after a step; returns the name of the newest whole one up to it."""
+        forget_after(self.folder, until)
+        found = newest_checkpoint(self.folder, say=self.say)
+        return found.path.name if found else None
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Take everything back to a checkpoint."""
+        """Restore learner, loader, guard and best step from a checkpoint."""
         self.learner.load(checkpoint, say=self.say)
-        loader: Any = checkpoint.state["loader"]
-        self.loader.load_state_dict(loader)
-        guard: Any = checkpoint.state["guard"]
-        self.guard.losses.extend(guard)
-        best: Any = checkpoint.state["best"]
-        self.best = (best[0], best[1]) if best else None
+        state: dict[str, Any] = checkpoint.state
+        self.loader.load_state_dict(state["loader"])
+        self.guard.losses.extend(state["guard"])
+        self.best = (state["best"][0], state["best"][1]) if state["best"] else None
 
     def roll_back(self, lost: Lost) -> None:
-        """Take a lost run back to its last good checkpoint, or to its beginning, and slow it down."""
+        """Restore the last good checkpoint of a lost run, or its start, and slow it down."""
         rule, slowed = self.config.guard, self.learner.rollbacks
-        # Step n begins with the weights of n steps. What the last good step left, the bad one began with.
-        good = parallel.on_first(lambda: _good(self.folder, lost.good_until, self.say))
+        # Step n starts from checkpoint n: if step n is bad, so may be checkpoint n, and n - 1 is the last good one.
+        good = parallel.on_first(lambda: self._last_good(lost.good_until))
         if slowed >= rule.rollbacks:
-            kept = f"the last good checkpoint is {self.folder / good}" if good else "no checkpoint was made before that"
+            kept = f"the last good checkpoint is {self.folder / good}" if good else "there is no earlier checkpoint"
             raise JobFailed(f"{lost.reason}, after {slowed} rollbacks; {lost.advice}; {kept}")
         lr_factor, gamma_factor = self.learner.lr_factor, self.learner.gamma_factor
         if good is None:
@@ -312,20 +309,19 @@ class Run:
         parallel.barrier()
 
     def report(self) -> None:
-        """Write the page of the run, as far as it went."""
+        """Write the report of the run so far."""
         if parallel.rank() == 0:
             write_report(self.place.out, scores=self.scores, hardest=self.shown)
 
     def finish(self, outcome: Outcome, *, reason: str | None = None) -> Trained:
-        """Write the report and the model."""
+        """Log the end, and write the report and the model."""
         model = self.place.out / MODEL
         if self.log is not None:
-            end = {"outcome": outcome, "reason": reason, **self.replaced.as_dict()}
-            self.log.write("end", self.loader.step, end)
+            self.log.write("end", self.loader.step, {"outcome": outcome, "reason": reason, **self.replaced.as_dict()})
         unscored = outcome != "failed" and not any(parallel.gather_json(self.scores is not None))
         if unscored and outcome == "interrupted":
-            self.report()  # at once: who asked to stop may not wait for more
-            self.say("scoring what was learned, for the report; Ctrl-C leaves that out")
+            self.report()  # at once: scoring takes time, and may be interrupted
+            self.say("scoring the network for the report; Ctrl-C skips that")
         if unscored:
             try:
                 self.score()
@@ -333,34 +329,30 @@ class Run:
                 if outcome == "finished":
                     raise
         self.report()
-        if parallel.rank() == 0 and outcome == "finished":  # the model last: where it is, the run counts as finished
-            card = Card(name=self.place.out.resolve().name, preprocessing=_preprocessing(self.config))
-            save_model(self.learner.model, model, card)
+        if parallel.rank() == 0 and outcome == "finished":  # the model last: it marks the run as finished
+            preprocessing = Preprocessing(template=self.config.template, crop=self.config.crop)
+            save_model(self.learner.model, model, Card(name=self.place.out.resolve().name, preprocessing=preprocessing))
         parallel.barrier()
-        return Trained(
-            outcome,
-            self.loader.step,
-            model if outcome == "finished" else None,
-            self.scores if self.validation else None,
-        )
+        scores = self.scores if self.validation else None
+        return Trained(outcome, self.loader.step, model if outcome == "finished" else None, scores)
 
 
 def known_people(faces: ReadyFaces, config: TrainConfig) -> Validation | None:
-    """Some of the people who are trained on, for the report of a run that sets nobody aside; None without any pair."""
+    """Pairs of people of the training set, for the report of a run without validation; None if there are no pairs."""
     photos = np.bincount(faces.labels)
     if photos.max() < 2 or np.count_nonzero(photos) < 2:
         return None
-    some = Validation.of_people(faces.images, pairs=SHOWN, seed=config.seed, crop=config.crop, missing="skip")
-    return replace(some, whose=TRAINED_ON)
+    validation = Validation.of_people(faces.images, pairs=SHOWN, seed=config.seed, crop=config.crop, missing="skip")
+    return replace(validation, whose=TRAINED_ON)
 
 
 def spread(net: nn.Module) -> nn.Module:
-    """A network whose gradients are averaged over the processes, if there are several."""
+    """The network in DistributedDataParallel, if there are several processes."""
     return nn.parallel.DistributedDataParallel(net) if parallel.ranks() > 1 else net
 
 
 def preview_run(config: TrainConfig, out: Path) -> Path:
-    """Draw what a recipe's rate, lambda and margin will do, and train nothing."""
+    """Write a page with a recipe's rate, lambda and margin over the steps, without training."""
     schedule = config.annealing.build() if config.annealing else None
     lambdas = schedule(torch.arange(1, config.steps + 1)).tolist() if schedule else None
     m = int(config.options().get("m", 4)) if config.loss in ANNEALED else None  # without annealing, m itself
@@ -370,26 +362,5 @@ def preview_run(config: TrainConfig, out: Path) -> Path:
 
 
 def is_finished(out: Path) -> bool:
-    """Whether a run came to its end."""
+    """True if a run has reached its last step."""
     return (out / MODEL).is_file()
-
-
-def _nothing(_: str) -> None:
-    """Said by a process that is not the first."""
-
-
-def _newest(folder: Path, say: Say, *, forget_broken: bool = False) -> str | None:
-    found = newest_checkpoint(folder, say=say)
-    if found and forget_broken:
-        forget_after(folder, found.step)  # or broken ones would be counted among the last that are kept
-    return found.path.name if found else None
-
-
-def _good(folder: Path, last: int, say: Say) -> str | None:
-    """The newest whole checkpoint of at most so many steps; later ones are forgotten."""
-    forget_after(folder, last)
-    return _newest(folder, say)
-
-
-def _preprocessing(config: TrainConfig) -> Preprocessing:
-    return Preprocessing(template=config.template, crop=config.crop)

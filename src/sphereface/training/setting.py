@@ -1,4 +1,4 @@
-"""What a run begins with: its folder, its faces, those to validate on, and the order of batches."""
+"""The start of a run: its folder, its faces, its validation, and its batches."""
 
 import json
 import textwrap
@@ -29,7 +29,7 @@ CHECKPOINTS, CONFIG, SCAN = "checkpoints", "config.toml", "scan.json"
 
 @dataclass(frozen=True)
 class Place:
-    """What changes from machine to machine, and nothing of the result."""
+    """Paths, device and other settings that differ between machines, without effect on the result."""
 
     faces: Path
     out: Path
@@ -46,31 +46,31 @@ class Place:
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of a name, `auto` being CUDA where there is any; one that is not there is an error with a way out."""
+    """The device of a name, `auto` being CUDA where there is any; an absent device is an error with a way out."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
         if device.type == "cuda":
-            torch.cuda.get_device_properties(device)  # takes no memory there: each of several processes asks for it
+            torch.cuda.get_device_properties(device)  # takes no memory there, also with several processes
         else:
             torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:  # torch says it either way
+    except (RuntimeError, AssertionError) as error:  # torch raises either
         if torch.cuda.is_available():
             way_out = f"choose cpu, or one of {torch.cuda.device_count()} CUDA devices, from cuda:0 on"
         elif torch.version.cuda is None:
             way_out = "choose cpu, or install the build for your GPU from https://pytorch.org"
         else:
-            way_out = "choose cpu, or see what nvidia-smi says, and CUDA_VISIBLE_DEVICES"
+            way_out = "choose cpu, or check nvidia-smi and CUDA_VISIBLE_DEVICES"
         reason = textwrap.shorten(str(error).split(". ")[0].rstrip("."), 150)
-        raise UserError(f"device is {name}, and torch {torch.__version__} says: {reason}; {way_out}") from error
+        raise UserError(f"device is {name}; torch {torch.__version__} reports: {reason}; {way_out}") from error
     return device
 
 
 def claim(config: TrainConfig, place: Place) -> None:
-    """Take the run's folder: a new one, or the same run's to resume; its settings are written or compared."""
+    """Prepare the run's folder: a new one, or that of the run to resume, with the same settings."""
     path = place.out / CONFIG
-    precision_note(config, choose_device(place.device))  # a run that makes no sense leaves no trace
+    precision_note(config, choose_device(place.device))  # an invalid run leaves no folder behind
     if place.init is not None:
         require_fitting(config, place.init)
     if (place.out / CHECKPOINTS).is_dir() and not place.resume:
@@ -89,42 +89,38 @@ def claim(config: TrainConfig, place: Place) -> None:
 
 
 def gather_faces(config: TrainConfig, place: Place, say: Say) -> tuple[ReadyFaces, Validation | None]:
-    """The faces to learn from, and those to validate on."""
+    """The faces to train on, and the validation."""
     every = open_set(place.faces)
-    device = choose_device(place.device)
-    for note in (require_faces(place.faces, every, config.alignment), precision_note(config, device)):
-        if note:
-            say(note)
+    notes = require_faces(place.faces, every, config.alignment), precision_note(config, choose_device(place.device))
+    for note in filter(None, notes):
+        say(note)
     everything, missing = without(every, read_exclude(place.exclude) if place.exclude else ())
     if missing:
         say(f"{len(missing):,} names of the exclude list are not in the set, such as {missing[0]}")
-    validation, aside = None, set[str]()
+    validation, held_out = None, set[str]()
     if place.pairs is not None:
-        root = place.pairs_faces or place.pairs.parent
-        validation = Validation.of_pairs(
-            read_pairs(place.pairs), root, crop=config.crop, workers=place.workers, together=True
-        )
+        pairs, faces = read_pairs(place.pairs), place.pairs_faces or place.pairs.parent
+        validation = Validation.of_pairs(pairs, faces, crop=config.crop, workers=place.workers, together=True)
     elif config.validation_people:
         held = hold_out(everything.labels, everything.people, people=config.validation_people, seed=config.seed).held
         validation = Validation.of_people(
             everything, held, crop=config.crop, seed=config.seed,
             missing=place.missing, workers=place.workers, together=True,
         )  # fmt: skip
-        aside = {everything.people[label] for label in set(everything.labels[held].tolist())}
+        held_out = {everything.people[label] for label in set(everything.labels[held].tolist())}
     known = place.out / SCAN
     written = parallel.on_first(lambda: _read_scan(known).as_dict() if place.resume and known.is_file() else None)
-    say(f"looking at {len(every.paths):,} faces")
+    say(f"checking {len(every.paths):,} faces")
     ready = prepare(
-        everything, crop=config.crop, missing=place.missing, exclude=aside, workers=place.workers,
+        everything, crop=config.crop, missing=place.missing, exclude=held_out, workers=place.workers,
         known=None if written is None else Scan.from_dict(written),
     )  # fmt: skip
     if place.pairs is not None and validation is not None:
-        validation = _told_apart(validation, ready, place.pairs, say)
+        validation = _with_overlap(validation, ready, place.pairs, say)
     if ready.skipped:
         say(f"{len(ready.skipped):,} images cannot be read and are left out; {known} lists them")
     if validation is not None and validation.skipped:
-        path, reason = validation.skipped[0]
-        count = len(validation.skipped)
+        count, (path, reason) = len(validation.skipped), validation.skipped[0]
         say(f"{count:,} images to validate on cannot be read, such as {path} ({reason}); their pairs are left out")
     if parallel.rank() == 0:
         with whole_file(known) as file:
@@ -136,24 +132,24 @@ def _read_scan(path: Path) -> Scan:
     try:
         return Scan.from_dict(json.loads(path.read_bytes()))
     except (ValueError, TypeError, KeyError):
-        raise DataFormatError(f"{path}: damaged; remove it, and the faces are looked at again") from None
+        raise DataFormatError(f"{path}: damaged; remove it to check the faces again") from None
 
 
-def _told_apart(validation: Validation, ready: ReadyFaces, pairs: Path, say: Say) -> Validation:
-    """The pairs of a list, with how many of their people are trained on, as far as names of folders tell."""
+def _with_overlap(validation: Validation, ready: ReadyFaces, pairs: Path, say: Say) -> Validation:
+    """Describe how many people of a pair list are in the training set, by the names of their folders."""
     listed = {validation.faces.people[label].rpartition("/")[2] for label in set(validation.faces.labels.tolist())}
     both = sorted(listed & {person.rpartition("/")[2] for person in ready.people})
     if both:
         say(
-            f"{len(both):,} of {len(listed):,} people of {pairs} are trained on too, such as {both[0]}: what is "
-            "measured on them is not open-set; --exclude leaves them out of training"
+            f"{len(both):,} of {len(listed):,} people of {pairs} are trained on too, such as {both[0]}: results "
+            "on them are not open-set; --exclude leaves them out of training"
         )
     known = f"of whom {len(both):,} of {len(listed):,} are trained on" if both else "none of them trained on by name"
     return replace(validation, whose=f"people of {pairs.name}, {known}")
 
 
 def build_loader(config: TrainConfig, place: Place, faces: ReadyFaces, device: torch.device) -> FaceLoader:
-    """The batches of this process; faces as they come, or several photos of each person."""
+    """The batches of this process: shuffled faces, or several photos of each person."""
     sampler: Sampler = Shuffled(len(faces), config.batch, config.seed)
     if config.photos is not None:
         people = config.batch // config.photos
@@ -163,7 +159,7 @@ def build_loader(config: TrainConfig, place: Place, faces: ReadyFaces, device: t
         sampler,
         steps=config.steps,
         mirror=config.mirror,
-        workers=place.workers if faces.pixels is None else 0,  # from memory, workers only cost
+        workers=place.workers if faces.pixels is None else 0,  # faces in memory need no workers
         rank=parallel.rank(),
         ranks=parallel.ranks(),
         device=device,
@@ -171,27 +167,19 @@ def build_loader(config: TrainConfig, place: Place, faces: ReadyFaces, device: t
 
 
 def circumstances(place: Place, device: torch.device) -> dict[str, Any]:
-    """What the log says whenever a run begins or goes on, for it may change from one time to the next."""
+    """The fields of a start and of each resume in the log, which may differ between them."""
     return {"command": place.command, "versions": versions(device), "processes": parallel.ranks()}
 
 
 def beginning(
     config: TrainConfig, place: Place, faces: ReadyFaces, validation: Validation | None, device: torch.device
 ) -> dict[str, Any]:
-    """What the log says of a run first: settings, command, versions, data."""
-    return {
-        "config": config.model_dump(),
-        **circumstances(place, device),
-        "data": {
-            "path": str(place.faces),
-            "fingerprint": faces.fingerprint,
-            "faces": len(faces),
-            "people": len(faces.people),
-        },
-        "validation": validation
-        and {
-            "fingerprint": validation.fingerprint,
-            "faces": len(validation.faces.paths),
-            "pairs": len(validation.pairs.same),
-        },
+    """The first entry of a log: settings, command, versions, data."""
+    sizes = {"faces": len(faces), "people": len(faces.people)}
+    data = {"path": str(place.faces), "fingerprint": faces.fingerprint, **sizes}
+    validated = validation and {
+        "fingerprint": validation.fingerprint,
+        "faces": len(validation.faces.paths),
+        "pairs": len(validation.pairs.same),
     }
+    return {"config": config.model_dump(), **circumstances(place, device), "data": data, "validation": validated}

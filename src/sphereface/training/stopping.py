@@ -1,4 +1,4 @@
-"""Requests to stop a run: it saves a checkpoint after the step under way, and can be resumed."""
+"""Requests to stop a run: it saves a checkpoint after the current step, and can be resumed."""
 
 import signal
 import threading
@@ -12,12 +12,12 @@ from sphereface import parallel
 
 @dataclass
 class Stop:
-    """A request to stop; a program that trains in a thread sets `asked` from another one."""
+    """A request to stop; a program that trains in one thread sets `asked` from another."""
 
     asked: bool = False
 
     def agreed(self) -> bool:
-        """Whether any process was asked: all stop at the same step, or one would wait for the others."""
+        """True if any process has a request: all must stop at the same step, or one would wait for the others."""
         return any(parallel.gather_json(self.asked))
 
 
@@ -25,8 +25,8 @@ class Stop:
 def stop_on_signals(stop: Stop) -> Iterator[None]:
     """Take Ctrl-C and SIGTERM as requests to stop; a second Ctrl-C stops at once.
 
-    Python lets the main thread alone install handlers. In any other thread this changes nothing: signals are then the
-    caller's affair.
+    Python lets only the main thread install handlers. In any other thread this changes nothing, and the caller handles
+    signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

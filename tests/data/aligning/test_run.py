@@ -123,9 +123,9 @@ def test_a_finished_run_is_not_done_again(photos, tmp_path):
     job = Job(photos, tmp_path / "faces")
     first = align_folder(job)
     before = tree(tmp_path / "faces")
-    heard = []
-    assert align_folder(job, progress=lambda done, total: heard.append((done, total))) == first
-    assert heard == [(7, 7)]
+    counts = []
+    assert align_folder(job, progress=lambda done, total: counts.append((done, total))) == first
+    assert counts == [(7, 7)]
     assert tree(tmp_path / "faces") == before
 
 
@@ -143,9 +143,9 @@ def test_other_choices_or_other_photos_never_mix(photos, tmp_path):
     assert (tmp_path / "mine" / "diary.txt").read_text() == "dear diary"
 
 
-def test_source_and_target_may_not_lie_in_each_other(photos):
+def test_source_and_target_may_not_contain_each_other(photos):
     for target in (photos, photos / "faces", photos.parent):
-        with pytest.raises(ValueError, match="lie in each other"):
+        with pytest.raises(ValueError, match="one contains the other"):
             align_folder(Job(photos, target))
 
 
@@ -199,7 +199,7 @@ def test_every_face_has_a_file_of_its_own_whatever_the_photos_are_called(tmp_pat
 
 @pytest.fixture
 def strange(tmp_path, astronaut):
-    """A photo with a plain name among others whose names no list of lines can hold."""
+    """A photo with a plain name among others with names that no list of lines can hold."""
     plain, names = "ann/1.png", ["a\\b.png", " a.png", "a\nb.png", "\ufeffa.png", "C:a.png", *LATIN]
     for name in [plain, *names]:
         path = tmp_path / "photos" / name
@@ -289,7 +289,7 @@ def test_a_killed_run_goes_on_and_ends_as_if_nothing_had_happened(crowd, tmp_pat
         assert decode(path.read_bytes()).shape == (112, 96, 3)  # whole, or not there
     done = len(list(target.glob(".align/*.json")))
     assert 1 <= done <= 5
-    heard = []
-    align_folder(Job(crowd, target), workers=2, progress=lambda count, _: heard.append(count))
-    assert heard[0] >= CHUNK  # what was done is not done again
+    counts = []
+    align_folder(Job(crowd, target), workers=2, progress=lambda count, _: counts.append(count))
+    assert counts[0] >= CHUNK  # what was done is not done again
     assert tree(target) == tree(tmp_path / "calm")

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and who may read them."""
+"""Files that appear complete or not at all, and their modes."""
 
 import errno
 import fcntl

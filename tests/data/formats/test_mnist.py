@@ -98,10 +98,10 @@ def header(kind, *shape):
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (b"", "no idx file"),
-        (b"\x89PNG....", "starts with '89504e47'; wanted 0000"),
-        (header(0x07, 1) + b"1", "no idx file"),
-        (header(0x08) + b"1", "no idx file"),
+        (b"", "wanted an idx file"),
+        (b"\x89PNG....", "starts with '89504e47'; wanted an idx file: 0000"),
+        (header(0x07, 1) + b"1", "wanted an idx file"),
+        (header(0x08) + b"1", "wanted an idx file"),
         (header(0x08, 1, 1)[:-2], "cut off within its header"),
         (header(0x08, 2, 2) + b"123", r"\(2, 2\) numbers are 4 bytes, the file holds 3"),
         (header(0x08, 2, 2) + b"12345", "the file holds more"),
@@ -136,15 +136,19 @@ def test_a_gzip_bomb_stops_where_the_header_says(tmp_path):
 def test_a_broken_gzip_file_is_named(tmp_path, digits, spoil):
     write_idx(tmp_path / "a.gz", digits)
     (tmp_path / "a.gz").write_bytes(spoil((tmp_path / "a.gz").read_bytes()))
-    with pytest.raises(DataFormatError, match=r"a\.gz: no whole gzip file"):
+    with pytest.raises(DataFormatError, match=r"a\.gz: damaged gzip file"):
         read_idx(tmp_path / "a.gz")
 
 
 @pytest.mark.parametrize(
     ("images", "labels", "problem"),
     [
-        (np.zeros((3, 7, 5), np.uint8), np.zeros(4, np.uint8), r"3 images; its labels are uint8 \(4,\)"),
-        (np.zeros((3, 7, 5), np.uint8), np.zeros(3, np.int32), "its labels are int32"),
+        (
+            np.zeros((3, 7, 5), np.uint8),
+            np.zeros(4, np.uint8),
+            r"labels uint8 \(4,\); wanted uint8, one for each of 3 images",
+        ),
+        (np.zeros((3, 7, 5), np.uint8), np.zeros(3, np.int32), "labels int32"),
         (np.zeros((3, 35), np.uint8), np.zeros(3, np.uint8), r"wanted images, uint8 \(N, H, W\)"),
         (np.zeros((0, 7, 5), np.uint8), np.zeros(0, np.uint8), "wanted images"),
         (np.zeros((1, 1, 2_000_000), np.uint8), np.zeros(1, np.uint8), "wanted at most 4,096 pixels a side"),

@@ -1,4 +1,4 @@
-"""Record files: the bytes that mxnet would write, read back, and refused when they are not whole."""
+"""Record files: the bytes that mxnet would write, read back, and refused when they are incomplete."""
 
 import io
 import pickle
@@ -195,16 +195,16 @@ JPEG = image(0, ".jpg")
         (entries((float("nan"), JPEG)), "image 0 has label nan"),
         (entries((2.0**24, JPEG)), r"label 1.67772e\+07; wanted 0, 1, ... below 16,777,216"),
         (entries(((2, 3), b""), (0, JPEG)), "no record 2"),
-        (entries(((9, 10), b""), (0, JPEG)), "8 images come before the people; there are 2 records"),
+        (entries(((9, 10), b""), (0, JPEG)), "counts 8 images before .*; wanted fewer than its 2 records"),
         (entries(((2, 1), b""), (0, JPEG)), "wanted a range of records"),
         (entries(((2, 3), b""), (0, JPEG), (0, JPEG)), r"record 2 holds \(0.0,\); wanted a range"),
-        (entries(((3, 4), b""), (0, JPEG), (0, JPEG), ((1, 2), b"")), "image 2 belongs to nobody"),
+        (entries(((3, 4), b""), (0, JPEG), (0, JPEG), ((1, 2), b"")), "image 2 is in no person's record"),
         (entries(((2, 4), b""), (0, JPEG), ((1, 2), b""), ((1, 2), b"")), "record 3 claims images 1 to 1"),
         (entries(((2, 3), b""), (0, JPEG), ((1, 9), b"")), "record 2 claims images 1 to 8"),
         (pack_record(b"short"), "5 bytes; wanted 24 or more"),
         (pack_record(struct.pack("<IfQQ", 9, 0, 0, 0)), "promises 9 labels"),
-        (struct.pack("<II", 0xCED7230A, 100) + bytes(20), "cut off: the record at 0 has 100 bytes"),
-        (struct.pack("<II", 0xCED7230A, 1 << 29), "cut off: its last record is not whole"),
+        (struct.pack("<II", 0xCED7230A, 100) + bytes(20), "cut off: 100 bytes wanted at 8, the file has 28"),
+        (struct.pack("<II", 0xCED7230A, 1 << 29), "cut off: its last record is incomplete"),
         (struct.pack("<II", 0xCED7230A, 2 << 29), "a part with flag 2 at 0"),
         (entries((0, JPEG))[:-9], "cut off"),
     ],
@@ -227,10 +227,10 @@ def test_an_image_whose_label_contradicts_its_persons_is_an_error_when_read(tmp_
     ("name", "text", "problem"),
     [
         ("idx", "0\t0\none\t36\n", r"a\.idx:2: 'one\\t36'; wanted number<TAB>offset"),
-        ("idx", "0\t0\n0\t0\n", "record 0 stands there twice"),
+        ("idx", "0\t0\n0\t0\n", "record 0 is listed twice"),
         ("idx", "0\t4\n", "wanted 0a23d7ce"),
         ("idx", "0\t4096000\n", "cut off: 8 bytes wanted at 4,096,000"),
-        ("lst", "0\t0\ta/b.jpg\n1\t0\ta/c.jpg\n", "lists 2 images, a.rec holds 1"),
+        ("lst", "0\t0\ta/b.jpg\n1\t0\ta/c.jpg\n", "a.rec: 1 images, its .lst lists 2"),
         ("lst", "0\t0\t../b.jpg\n", r"a\.lst:1: the name '../b.jpg'"),
         ("lst", "0\t0\ta/b.jpg\nhello\n", r"a\.lst:2: 'hello'; wanted number<TAB>label<TAB>path"),
     ],

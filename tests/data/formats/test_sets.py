@@ -23,7 +23,7 @@ TARGETS = {
     "people": ("folder", PeopleFolder),
     "records": ("rec", RecordSet),
     "all.rec": ("rec", RecordSet),
-    "shards": ("tar", WebDataset),
+    "tars": ("tar", WebDataset),
     "all.tar": ("tar", WebDataset),
     "all.zip": ("zip", ZipSet),
 }
@@ -76,13 +76,13 @@ def test_a_manifest_travels_with_its_set(tmp_path, source, name):
     assert tree(tmp_path / "back") == tree(source)
 
 
-def test_what_was_done_is_told_and_progress_is_heard(tmp_path, source):
+def test_the_result_and_the_progress_of_a_conversion_are_reported(tmp_path, source):
     (source / "manifest.json").write_text("{}")
     (source / "Zoë" / "notes.txt").write_text("no image")
-    heard = []
-    told = convert(source, tmp_path / "all.zip", to="zip", progress=lambda count, _: heard.append(count))
-    assert told == Converted(images=7, people=4, ignored=("Zoë/notes.txt",))
-    assert heard == [1, 2, 3, 4, 5, 6, 7]
+    counts = []
+    result = convert(source, tmp_path / "all.zip", to="zip", progress=lambda count, _: counts.append(count))
+    assert result == Converted(images=7, people=4, ignored=("Zoë/notes.txt",))
+    assert counts == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_a_folder_becomes_a_list_of_its_files_and_a_list_becomes_records(tmp_path, source):
@@ -97,7 +97,7 @@ def test_labels_and_order_of_a_list_survive_where_a_format_holds_labels(tmp_path
     lines = [f"{folder.paths[index]} {2 * (3 - folder.labels[index])}\n" for index in (6, 0, 2, 5, 1, 3, 4)]
     (tmp_path / "a.txt").write_text("".join(lines))
     before = content(open_set(tmp_path / "a.txt", root=source))
-    for name in ("all.rec", "all.tar", "shards"):
+    for name in ("all.rec", "all.tar", "tars"):
         convert(tmp_path / "a.txt", tmp_path / name, to=TARGETS[name][0], root=source)
         faces = open_set(tmp_path / name)
         assert content(faces) == before
@@ -149,7 +149,7 @@ def test_nothing_is_ever_written_over(tmp_path, source, name):
     mine = tmp_path / name / "mine.txt" if is_folder else tmp_path / name
     mine.write_text("precious")
     before = tree(tmp_path)
-    with pytest.raises(ValueError, match="is there already, and nothing is written over; choose a new name"):
+    with pytest.raises(ValueError, match="exists already and is not overwritten; choose a new name"):
         convert(source, tmp_path / name, to=to)
     assert tree(tmp_path) == before
 
@@ -157,7 +157,7 @@ def test_nothing_is_ever_written_over(tmp_path, source, name):
 @pytest.mark.parametrize("beside", ["all.idx", "all.lst", "property", "all.rec.manifest.json"])
 def test_nor_are_the_files_beside_a_record_file(tmp_path, source, beside):
     (tmp_path / beside).write_text("precious")
-    with pytest.raises(ValueError, match=f"{beside} is there already"):
+    with pytest.raises(ValueError, match=f"{beside} exists already"):
         convert(source, tmp_path / "all.rec", to="rec")
     assert sorted(os.listdir(tmp_path)) == sorted([beside, "source"])
 
@@ -191,7 +191,7 @@ def test_a_target_that_appears_meanwhile_is_kept(tmp_path, source):
     def interfere(_done, _total):
         (tmp_path / "all.zip").write_text("precious")
 
-    with pytest.raises(ValueError, match="is there already"):
+    with pytest.raises(ValueError, match="exists already"):
         convert(source, tmp_path / "all.zip", to="zip", progress=interfere)
     assert (tmp_path / "all.zip").read_text() == "precious"
     assert sorted(os.listdir(tmp_path)) == ["all.zip", "source"]
@@ -232,7 +232,7 @@ def test_a_path_that_is_not_there_is_named(tmp_path):
 def test_two_record_files_in_a_folder_are_a_question(tmp_path, source):
     convert(source, tmp_path / "out", to="rec")
     shutil.copy(tmp_path / "out" / "train.rec", tmp_path / "out" / "val.rec")
-    with pytest.raises(DataFormatError, match=r"train\.rec, val\.rec in one folder; name the one you want"):
+    with pytest.raises(DataFormatError, match=r"train\.rec, val\.rec in one folder; name one of them"):
         open_set(tmp_path / "out")
 
 

@@ -31,7 +31,7 @@ def people(tmp_path):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    return tmp_path_factory.mktemp("shards")
+    return tmp_path_factory.mktemp("tars")
 
 
 def tar(files, **options):
@@ -94,10 +94,10 @@ def test_links_folders_and_devices_are_passed_over(tmp_path):
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 100])
-def test_a_set_comes_back_from_shards_of_any_size(tmp_path, people, size):
-    write_webdataset(tmp_path / "shards", people, size=size)
-    assert len(os.listdir(tmp_path / "shards")) == -(-7 // size)
-    found = WebDataset(tmp_path / "shards")
+def test_a_set_comes_back_from_tar_files_of_any_size(tmp_path, people, size):
+    write_webdataset(tmp_path / "tars", people, size=size)
+    assert len(os.listdir(tmp_path / "tars")) == -(-7 // size)
+    found = WebDataset(tmp_path / "tars")
     assert content(found) == content(people)
     assert found.people == people.people
     assert found.ignored == []
@@ -108,7 +108,7 @@ def test_one_tar_file_holds_all_if_it_is_named(tmp_path, people):
     assert content(WebDataset(tmp_path / "all.tar")) == content(people)
 
 
-def test_a_shard_is_what_webdataset_expects(tmp_path, people):
+def test_a_tar_file_is_what_webdataset_expects(tmp_path, people):
     """Members of a sample stand in a row and have the same name up to its first dot."""
     write_webdataset(tmp_path / "all.tar", people)
     samples = {}
@@ -127,7 +127,7 @@ def test_a_shard_is_what_webdataset_expects(tmp_path, people):
         assert people.read(index) in (sample.get("jpg"), sample.get("png"))
 
 
-def test_shards_and_zip_files_have_the_same_bytes_whoever_writes_them_when(tmp_path, people, monkeypatch):
+def test_tar_and_zip_files_have_the_same_bytes_for_every_user_and_time(tmp_path, people, monkeypatch):
     write_webdataset(tmp_path / "1.tar", people)
     write_zip(tmp_path / "1.zip", people)
     monkeypatch.setattr("time.time", lambda: 2e9)
@@ -146,7 +146,7 @@ def test_shards_and_zip_files_have_the_same_bytes_whoever_writes_them_when(tmp_p
         }
 
 
-def test_other_peoples_shards_are_named_by_label_and_key(tmp_path):
+def test_other_peoples_tar_files_are_named_by_label_and_key(tmp_path):
     files = {"./s/0001.jpg": JPEG, "./s/0001.cls": b" 12\n", "./s/0002.cls": b"3", "./s/0002.seg.png": image(1, ".png")}
     extra = {"README": b"hello", "s/0003.json": b"{}", "s/._0001.jpg": b"a Mac was here"}
     found = WebDataset(stored(tmp_path, "a.tar", tar({**files, **extra})))
@@ -170,16 +170,16 @@ def sample(person="a", label=b"0", path="a/b.jpg"):
         (sample(label=b"-1"), "1.cls holds '-1'; wanted a label"),
         (sample(label=b"16777216"), "wanted a label, 0 to 16,777,215"),
         (sample(label=b"7" * 70_000), "1.cls has 70,000 bytes"),
-        ({**sample(), "1.json": b"{"}, "1.json holds no JSON"),
-        ({**sample(), "1.json": b"[" * 50_000}, "1.json holds no JSON"),
-        ({**sample(), "2.cls": b"1", "2.json": b'{"person": "a"}', "2.jpg": JPEG}, "calls 'a' label 1; before"),
-        ({**sample(), "2.cls": b"0", "2.json": b'{"person": "b"}', "2.jpg": JPEG}, "that label was 'a'"),
+        ({**sample(), "1.json": b"{"}, "1.json is not JSON"),
+        ({**sample(), "1.json": b"[" * 50_000}, "1.json is not JSON"),
+        ({**sample(), "2.cls": b"1", "2.json": b'{"person": "a"}', "2.jpg": JPEG}, "calls 'a' label 1; earlier"),
+        ({**sample(), "2.cls": b"0", "2.json": b'{"person": "b"}', "2.jpg": JPEG}, "that label was of 'a'"),
         ({"../1.jpg": JPEG}, "the name '../1.jpg'"),
         ({"/1.jpg": JPEG}, "the name '/1.jpg'"),
         ({"a//1.jpg": JPEG}, "the name 'a//1.jpg'"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_shard_is_said(tmp_path, files, problem):
+def test_what_is_wrong_with_a_tar_file_is_reported(tmp_path, files, problem):
     path = stored(tmp_path, "a.tar", tar(files))
     with pytest.raises(DataFormatError, match=problem):
         WebDataset(path)
@@ -208,7 +208,7 @@ def test_a_person_of_others_whose_name_is_not_safe_is_named_by_the_label(tmp_pat
     assert (list(alone.people), alone.paths) == (["0", "1"], ["1/x/1.jpg"])
 
 
-def test_a_shard_that_is_cut_off_anywhere_is_refused(tmp_path):
+def test_a_tar_file_that_is_cut_off_anywhere_is_refused(tmp_path):
     whole = tar(sample())
     end = len(whole.rstrip(b"\0"))
     for length in (0, 100, 512, 600, 1024, 2048, end - 1, end // 512 * 512 + 512):
@@ -245,9 +245,9 @@ def test_an_image_over_the_limit_is_refused_unread(tmp_path):
         WebDataset(tmp_path / "a.tar").read(0)
 
 
-def test_more_shards_than_may_be_open_are_opened_for_each_read(tmp_path, people):
-    write_webdataset(tmp_path / "shards", people, size=1)
-    found = WebDataset(tmp_path / "shards", kept_open=2)
+def test_more_tar_files_than_may_be_open_are_opened_for_each_read(tmp_path, people):
+    write_webdataset(tmp_path / "tars", people, size=1)
+    found = WebDataset(tmp_path / "tars", kept_open=2)
     assert content(found) == content(people)
     assert [bool(file._open) for file in found.files] == [True] * 2 + [False] * 5
     handles = [kept.fileno() for file in found.files for kept in file._open.values()]
@@ -257,16 +257,16 @@ def test_more_shards_than_may_be_open_are_opened_for_each_read(tmp_path, people)
             os.fstat(handle)
 
 
-def test_a_shard_of_no_samples_is_refused(tmp_path, people):
-    with pytest.raises(ValueError, match="0 samples a shard"):
-        write_webdataset(tmp_path / "shards", people, size=0)
+def test_a_tar_file_of_no_samples_is_refused(tmp_path, people):
+    with pytest.raises(ValueError, match="0 samples in a tar file"):
+        write_webdataset(tmp_path / "tars", people, size=0)
 
 
 GOOD = tar(sample("Zoë", b"1"), format=tarfile.PAX_FORMAT)
 
 
 @given(spoiled(GOOD[: len(GOOD.rstrip(b"\0")) + 1200]))
-def test_a_spoiled_shard_is_read_or_refused(place, data):
+def test_a_spoiled_tar_file_is_read_or_refused(place, data):
     reads_or_says_why(WebDataset, stored(place, "fuzz.tar", data))
 
 
@@ -311,7 +311,7 @@ def test_a_zip_bomb_is_refused_before_it_unfolds(tmp_path):
         ZipSet(stored(tmp_path, "a.zip", bomb)).read(0)
     lie = ZipSet(stored(tmp_path, "a.zip", patched(bomb, 24, "<I", 1000)))  # its directory says: 1,000 bytes
     tracemalloc.start()
-    with pytest.raises(UnreadableImage, match="its length or checksum is another"):
+    with pytest.raises(UnreadableImage, match="its length or checksum differs"):
         lie.read(0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -321,8 +321,8 @@ def test_a_zip_bomb_is_refused_before_it_unfolds(tmp_path):
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (b"", "no whole zip file"),
-        (zipped({"a/1.jpg": JPEG})[:-30], "no whole zip file"),
+        (b"", "damaged zip file"),
+        (zipped({"a/1.jpg": JPEG})[:-30], "damaged zip file"),
         (zipped({"1.jpg": JPEG}), "no image in a folder of its person"),
         (zipped({"../1.jpg": JPEG}), "the name '../1.jpg'"),
         (zipped({"a/1.jpg": JPEG}).replace(b"a/1.jpg", b"\0/1.jpg"), "the name ''"),
@@ -341,8 +341,8 @@ def test_what_is_wrong_with_a_zip_file_is_said(tmp_path, data, problem):
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (patched(zipped({"a/1.jpg": JPEG}), 16, "<I", 1), "its length or checksum is another"),
-        (patched(zipped({"a/1.jpg": JPEG}), 42, "<I", 9), "not where the directory says"),
+        (patched(zipped({"a/1.jpg": JPEG}), 16, "<I", 1), "its length or checksum differs"),
+        (patched(zipped({"a/1.jpg": JPEG}), 42, "<I", 9), "not at the directory's offset"),
         (patched(zipped({"a/1.jpg": JPEG}), 42, "<I", 2**31), "cut off"),
         (patched(zipped({"a/1.jpg": JPEG}), 10, "<H", 8), "while decompressing"),
     ],
@@ -354,7 +354,7 @@ def test_a_zip_file_whose_directory_lies_is_refused_when_read(tmp_path, data, pr
 
 
 def with_zip64(data, size, offset):
-    """A zip file of one member whose size and place stand in eight bytes each, as of files over 4 GiB."""
+    """A zip file of one member with a size and an offset of eight bytes each, as in files over 4 GiB."""
     start, end = data.index(b"PK\1\2"), data.index(b"PK\5\6")
     entry = bytearray(data[start:end] + struct.pack("<HHQQQ", 1, 24, size, size, offset))
     entry[20:28], entry[42:46], entry[30:32] = b"\xff" * 8, b"\xff" * 4, b"\x1c\0"

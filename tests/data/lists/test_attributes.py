@@ -1,4 +1,4 @@
-"""Tables of who belongs to which groups."""
+"""Tables of the groups of people and images."""
 
 import pytest
 
@@ -7,9 +7,9 @@ from sphereface.errors import DataFormatError
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "problem"),
     [
-        ("", "nothing in it; wanted a header"),
+        ("", "empty; wanted a header"),
         ("p000,a\np001,b\n", r"groups\.csv:1: 'p000,a'; wanted a header `person,group`"),
         ("person\np000\n", "wanted a header"),
         ("person,sex,sex\n", "a column without a name or one twice"),
@@ -19,10 +19,10 @@ from sphereface.errors import DataFormatError
         ("person,group\np000,\udcff\n", r"groups\.csv:\d: .*wanted a table in CSV and UTF-8"),
     ],
 )
-def test_a_table_that_is_none_is_an_error_that_names_the_line(tmp_path, text, said):
+def test_a_table_that_is_none_is_an_error_that_names_the_line(tmp_path, text, problem):
     path = tmp_path / "groups.csv"
     path.write_bytes(text.encode(errors="surrogateescape"))
-    with pytest.raises(DataFormatError, match=said):
+    with pytest.raises(DataFormatError, match=problem):
         read_attributes(path)
 
 

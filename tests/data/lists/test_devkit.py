@@ -68,7 +68,7 @@ BAD = {
     "nothing": (b"", "0 bytes; wanted a matrix"),
     "half a header": (b"\1\0\0\0\1\0", "6 bytes; wanted a matrix"),
     "cut off": (struct.pack("<4i2f", 3, 1, 4, 5, 1, 2), "24 bytes; wanted 28 for 3 x 1 numbers; it was cut off"),
-    "too long": (struct.pack("<4i2f", 1, 1, 4, 5, 1, 2), "24 bytes; wanted 20 for 1 x 1 numbers; it holds more"),
+    "too long": (struct.pack("<4i2f", 1, 1, 4, 5, 1, 2), "24 bytes; wanted 20 for 1 x 1 numbers; it is longer"),
     "whole numbers": (struct.pack("<4ii", 1, 1, 4, 4, 1), "type 4; wanted a whole matrix of type 5"),
     "no row": (struct.pack("<4i", 0, 1, 4, 5), "0 rows"),
     "fewer than none": (struct.pack("<4i", 1, -1, -4, 5), "-1 columns"),
@@ -77,10 +77,10 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("content", "said"), BAD.values(), ids=BAD)
-def test_what_is_no_matrix_is_said(place, content, said):
+@pytest.mark.parametrize(("content", "problem"), BAD.values(), ids=BAD)
+def test_what_is_no_matrix_is_reported(place, content, problem):
     place.write_bytes(content)
-    with pytest.raises(DataFormatError, match=said):
+    with pytest.raises(DataFormatError, match=problem):
         read_matrix(place)
 
 
@@ -121,7 +121,7 @@ def test_features_are_their_owners_alone_and_a_shorter_one_replaces_a_longer_one
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "problem"),
     [
         (np.ones(4), r"2.jpg.bin: a matrix \(4, 1\); wanted 5 numbers, as before"),
         (np.ones((5, 2)), r"wanted 5 numbers"),
@@ -131,11 +131,11 @@ def test_features_are_their_owners_alone_and_a_shorter_one_replaces_a_longer_one
     ],
     ids=["shorter", "a table", "NaN", "too large", "missing"],
 )
-def test_a_feature_unlike_the_others_is_named_and_nothing_is_left(tmp_path, wrong, said):
+def test_a_feature_unlike_the_others_is_named_and_nothing_is_left(tmp_path, wrong, problem):
     spread_features(np.ones((2, 5)), images("1.jpg", "3.jpg"), tmp_path, ".bin")
     if wrong is not None:
         write_matrix(tmp_path / "2.jpg.bin", wrong)
-    with pytest.raises(DataFormatError, match=said):
+    with pytest.raises(DataFormatError, match=problem):
         collect_features(images("1.jpg", "2.jpg", "3.jpg"), tmp_path, ".bin", tmp_path / "all.npy")
     assert not [path for path in tmp_path.iterdir() if "all.npy" in path.name]
 
@@ -158,7 +158,7 @@ def test_probes_have_people_and_each_image_stands_once(tmp_path):
     with pytest.raises(DataFormatError, match=r"image 1, .b/1\.jpg., is of an unknown person"):
         read_probes(path)
     write_megaface(path, images("x", "y", "z", "y"))
-    with pytest.raises(DataFormatError, match="images 1 and 3 are both 'y'; wanted each image once"):
+    with pytest.raises(DataFormatError, match="images 1 and 3 are both 'y'; wanted each once"):
         read_distractors(path)
     write_megaface(path, [])
     with pytest.raises(DataFormatError, match="no image"):
@@ -204,8 +204,8 @@ def test_curves_come_back_and_ranks_begin_at_zero(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"cmc": [[0], [1]]}', '{"cmc": 3, "roc": []}', "[" * 100_000])
-def test_what_are_no_curves_is_said(tmp_path, content):
+def test_what_are_no_curves_is_reported(tmp_path, content):
     path = tmp_path / "curves.json"
     path.write_text(content)
-    with pytest.raises(DataFormatError, match="no result of the devkit"):
+    with pytest.raises(DataFormatError, match="not a result of the devkit"):
         read_curves(path)

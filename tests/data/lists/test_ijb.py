@@ -138,7 +138,7 @@ def test_the_quick_way_through_pairs_agrees_with_a_slow_one(place, pieces):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "problem"),
     [
         ("members", MEMBERS + b"\n4.jpg 10\n", "list.txt:5: '4.jpg 10'; wanted `image.jpg template media`"),
         ("members", b"4.jpg -1 2\n", "list.txt:1: .* numbers below 2,147,483,648"),
@@ -160,7 +160,7 @@ def test_the_quick_way_through_pairs_agrees_with_a_slow_one(place, pieces):
         (
             "pairs",
             b"\n" + PAIRS + b"11 10 0\n",
-            "list.txt:5: '11 10 0'; wanted each pair once; it stands on line 2, too",
+            "list.txt:5: '11 10 0'; wanted each pair once; it is on line 2, too",
         ),
         ("pairs", b" \n", "no pair in it"),
         ("pairs", b"1 2 1\n1 \xff 0\n", "list.txt:2: no UTF-8"),
@@ -173,8 +173,8 @@ def test_the_quick_way_through_pairs_agrees_with_a_slow_one(place, pieces):
         ("subjects", SUBJECTS + b'12,"9,a\n', "list.txt:5: .* a line of a CSV"),
     ],
 )
-def test_a_wrong_line_is_named_by_its_number(place, name, content, told):
-    with pytest.raises(DataFormatError, match=told):
+def test_a_wrong_line_is_named_by_its_number(place, name, content, problem):
+    with pytest.raises(DataFormatError, match=problem):
         READERS[name][0](written(place, content))
 
 

@@ -68,14 +68,14 @@ def test_the_published_lists_are_read_and_written_byte_for_byte(tmp_path, name, 
     ("text", "problem"),
     [
         ("", "no pair in it"),
-        ("10\t300\n", r"0 pairs; its first line promises 10 x \(300 same \+ 300 different\)"),
-        ("0\n", "0 pairs; its first line promises"),
-        (VIEW_2 + "E\t1\t3\n", r"9 pairs; its first line promises 2 x \(2 same \+ 2 different\)"),
-        ("999999999\t999999999\nA\t1\t2\n", "1 pairs; its first line promises"),
+        ("10\t300\n", r"0 pairs; wanted 10 x \(300 same \+ 300 different\), as in its first line"),
+        ("0\n", r"0 pairs; wanted 1 x \(0 same"),
+        (VIEW_2 + "E\t1\t3\n", r"9 pairs; wanted 2 x \(2 same \+ 2 different\), as in its first line"),
+        ("999999999\t999999999\nA\t1\t2\n", "1 pairs; wanted 999,999,999 x "),
         (VIEW_2.replace("C\t3\t14", "C\t3\tD\t1"), r"pairs\.txt:3: .*; wanted `name i j`, two photos of one person"),
         (VIEW_2.replace("D\t1\tA_B\t5", "D\t1\t2"), r":5: .*; wanted `name i name j`, photos of two people"),
         (VIEW_2.replace("D\t1\tA_B\t5", "D\t1\tD\t5"), ":5: .*; wanted two people"),
-        (VIEW_2.replace("C\t3\t14", "C\t3\tx"), ":3: .*; wanted a photo's number where 'x' stands"),
+        (VIEW_2.replace("C\t3\t14", "C\t3\tx"), ":3: .*; wanted a photo's number in place of 'x'"),
         (VIEW_2.replace("C\t3\t14", "C/D\t3\t1"), ":3: the person 'C/D'"),
         (VIEW_2.replace("C\t3\t14", "..\t3\t1"), r":3: the name '\.\.'"),
         ("a.jpg\tb.jpg\tyes\n", ":1: .*; wanted `left<TAB>right<TAB>same<TAB>fold`"),
@@ -120,7 +120,7 @@ def test_what_lfws_layout_cannot_hold_is_refused_with_the_way_out(tmp_path, pair
 
 
 def test_view_1_cannot_hold_two_folds(tmp_path):
-    with pytest.raises(ValueError, match="2 folds; view 1 has one"):
+    with pytest.raises(ValueError, match="2 folds; wanted one for view 1"):
         write_pairs(tmp_path / "again.txt", read_pairs(stored(tmp_path, VIEW_2)), layout="view1")
 
 
@@ -174,7 +174,7 @@ def test_a_bin_is_never_unpacked_over_anything(tmp_path):
     write_bin(tmp_path / "a.bin", PairSet((b"x", b"y"), (True,)))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("precious")
-    with pytest.raises(ValueError, match="is there already, and nothing is written over"):
+    with pytest.raises(ValueError, match="exists already and is not overwritten"):
         bin_to_folder(tmp_path / "a.bin", tmp_path / "out")
     assert tree(tmp_path / "out") == {"mine.txt": b"precious"}
 

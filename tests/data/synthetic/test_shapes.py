@@ -72,7 +72,7 @@ def test_too_few_are_refused_with_what_is_wanted(tmp_path, shape):
 
 def test_what_is_there_is_not_written_over(tmp_path):
     (tmp_path / "mine").write_text("mine")
-    with pytest.raises(ValueError, match="nothing is written over"):
+    with pytest.raises(ValueError, match="is not overwritten"):
         write_shape(POPULATION, tmp_path, 2, 6, shape="megaface")
     assert contents(tmp_path) == {"mine": b"mine"}
     with pytest.raises(ValueError, match="unknown shape 'round'; choose one of folder, lfw"):
@@ -211,8 +211,8 @@ def test_the_command_writes_every_shape(tmp_path):
 
     from sphereface.cli.data import app
 
-    told = ["synth", str(tmp_path / "ijb"), "--people", "2", "--photos", "4", "--shape", "ijb", "--workers", "1"]
-    ran = CliRunner().invoke(app, [*told, "--seed", "5", "--json"])
+    command = ["synth", str(tmp_path / "ijb"), "--people", "2", "--photos", "4", "--shape", "ijb", "--workers", "1"]
+    ran = CliRunner().invoke(app, [*command, "--seed", "5", "--json"])
     assert ran.exit_code == 0, ran.output
     found = json.loads(ran.stdout)
     assert (found["shape"], found["faces"]) == ("ijb", 8)

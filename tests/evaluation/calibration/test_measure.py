@@ -17,7 +17,8 @@ from sphereface.embed.ensemble import join_features
 from sphereface.embed.run import embed_set
 from sphereface.embed.store import open_features
 from sphereface.errors import ContractMismatch, ModelFileError
-from sphereface.evaluation.calibration.measure import calibrate, calibrate_features, write_calibration
+from sphereface.evaluation.calibration.files import write_calibration
+from sphereface.evaluation.calibration.measure import calibrate, calibrate_features
 from sphereface.metrics.bootstrap import PeopleBootstrap
 from sphereface.metrics.support import (
     comparison_rate,
@@ -233,7 +234,7 @@ def test_more_photos_of_the_same_people_support_no_lower_rate():
     [
         ({"fars": [0.0]}, "FAR 0.0; wanted a share"),
         ({"fars": [1.0]}, "FAR 1.0; wanted a share"),
-        ({"fars": []}, "no rate is asked for"),
+        ({"fars": []}, "no rate is given"),
         ({"fars": [0.1], "gallery_sizes": [0]}, "with 0 people"),
         ({"fars": [0.1], "gallery_sizes": [5], "fpirs": [2]}, "FPIR 2"),
         ({"fars": [0.1], "weigh": "photos"}, "weigh is 'photos'"),
@@ -259,7 +260,7 @@ def test_features_that_cannot_be_judged_are_refused():
 def test_one_photo_under_many_names_is_refused_with_the_likely_reason():
     features, who = strangers(40)
     features[who < 20] = features[0]
-    with pytest.raises(ValueError, match="under several names: look with sphereface data audit"):
+    with pytest.raises(ValueError, match="under several names: find it with sphereface data audit"):
         calibrate(features, who, fars=[0.05])
 
 

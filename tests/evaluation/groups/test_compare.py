@@ -11,7 +11,8 @@ from sphereface.data.aligning.run import AlignReport
 from sphereface.data.lists.attributes import read_attributes
 from sphereface.data.lists.landmarks import write_landmarks
 from sphereface.errors import DataFormatError
-from sphereface.evaluation.groups.compare import groups_of_set, read_detection
+from sphereface.evaluation.groups.compare import evaluate_groups, groups_of_set
+from sphereface.evaluation.groups.detection import read_detection
 from sphereface.evaluation.sources import WholeSet
 from sphereface.metrics.intervals import wilson
 
@@ -304,7 +305,7 @@ def test_a_report_that_is_none_or_of_another_run_is_refused(aligned):
     with pytest.raises(DataFormatError, match="no report of sphereface data align"):
         read_detection(aligned / "nowhere")
     write_landmarks(aligned / "landmarks.txt", {"p000/1.jpg": np.zeros((5, 2))})
-    with pytest.raises(DataFormatError, match=r"1 photos, but report\.json says 459; the two are of different runs"):
+    with pytest.raises(DataFormatError, match=r"1 photos, but report\.json has 459; the two are of different runs"):
         read_detection(aligned)
 
 
@@ -315,6 +316,11 @@ def test_a_report_that_is_none_or_of_another_run_is_refused(aligned):
 def test_an_error_that_is_no_chance_is_refused(by_person, error):
     with pytest.raises(ValueError, match="wanted a chance between 0 and 1"):
         groups_of_set(simulated(0, THREE), by_person(THREE), error=error, **QUICK)
+
+
+def test_an_unknown_option_is_a_type_error_before_anything_is_read():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'fmr'"):
+        evaluate_groups(None, "nowhere", "nowhere.csv", fmr=0.1)
 
 
 def test_unknown_people_are_an_error(by_person):

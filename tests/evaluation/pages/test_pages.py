@@ -23,7 +23,7 @@ from sphereface.evaluation.protocols.megaface import evaluate_megaface
 from sphereface.evaluation.protocols.ytf import evaluate_ytf
 from sphereface.evaluation.sources import WholeSet
 from sphereface.metrics import mate_ranks, tar_at_far
-from sphereface.reports import curves, figures
+from sphereface.reports import figures
 from tests.evaluation.networks import tiles
 from tests.reports.browser import complaints, needs_chromium
 
@@ -47,7 +47,6 @@ class Page:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(figures, "picture", keep)
-            patch.setattr(curves, "picture", keep)
             self.path = write_report(result, folder, **NAMES, **options)
         self.html = self.path.read_text()
 

@@ -98,7 +98,7 @@ def test_a_long_video_counts_as_much_as_a_photo():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"features": np.array([[1, np.nan], [1, 1]])}, "the feature of a.jpg has a number that is not finite"),
         ({"features": np.array([[1, 1], [-1, -1]])}, "the feature of template 3 has length zero"),
@@ -108,9 +108,9 @@ def test_a_long_video_counts_as_much_as_a_photo():
         ({"block": 0}, "block is 0"),
     ],
 )
-def test_what_cannot_be_pooled_is_named(change, told):
+def test_what_cannot_be_pooled_is_named(change, message):
     asked = {"features": np.ones((2, 2)), "templates": [3, 3], "media": [1, 1], "images": ["a.jpg", "b.jpg"], **change}
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         pool_templates(**asked)
 
 
@@ -398,9 +398,7 @@ def test_a_pair_that_is_listed_again_counts_again_where_that_is_asked_for(stored
     path = meta / "ijbc_template_pair_label.txt"
     first, second, label = next(line for line in path.read_text().splitlines() if line.endswith("1")).split()
     path.write_text(path.read_text() + f"{second} {first} {label}\n{first} {second} {label}\n")
-    with pytest.raises(
-        DataFormatError, match=r'label.txt:289: .* it stands on line \d+, too \(.* 2 in .*repeats="keep"'
-    ):
+    with pytest.raises(DataFormatError, match=r'label.txt:289: .* it is on line \d+, too \(2 such .*repeats="keep"'):
         evaluate_ijb(stored, meta)
     result = evaluate_ijb(stored, meta, repeats="keep", **QUICK)
     assert (result.verification.same, result.verification.different) == (once.same + 2, once.different)
@@ -457,17 +455,17 @@ def test_a_feature_that_is_not_finite_is_named(stored, whole, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("file", "line", "told"),
+    ("file", "line", "message"),
     [
         ("ijbc_template_pair_label.txt", "100 77 0", r"label.txt:289: '100 77 0'; wanted templates of .* have 77"),
-        ("ijbc_template_pair_label.txt", "104 100 0", r"label.txt:289: .* each pair once; it stands on line 25, too"),
+        ("ijbc_template_pair_label.txt", "104 100 0", r"label.txt:289: .* each pair once; it is on line 25, too"),
         ("ijbc_1N_gallery_G1.csv", "77,1000", r"G1.csv:8: '77,1000'; wanted templates of .* does not have 77"),
         ("ijbc_1N_gallery_G2.csv", "100,1001", r"G2.csv:8: '100,1001'; wanted subject 1000, as in another list"),
     ],
 )
-def test_lists_that_contradict_each_other_are_named_by_line(stored, meta, file, line, told):
+def test_lists_that_contradict_each_other_are_named_by_line(stored, meta, file, line, message):
     (meta / file).write_text((meta / file).read_text() + f"{line}\n")
-    with pytest.raises(DataFormatError, match=told):
+    with pytest.raises(DataFormatError, match=message):
         evaluate_ijb(stored, meta)
 
 
@@ -479,7 +477,7 @@ def test_a_gallery_of_strangers_only_is_refused(stored, meta):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"missing": "drop"}, "missing is 'drop'; choose 'fail' or 'skip'"),
         ({"repeats": "drop"}, "repeats is 'drop'; choose one of fail, keep"),
@@ -490,13 +488,13 @@ def test_a_gallery_of_strangers_only_is_refused(stored, meta):
         ({"faces": "faces"}, "leave one of them out"),
     ],
 )
-def test_choices_that_cannot_be_are_refused(stored, whole, options, told):
-    with pytest.raises(ValueError, match=told):
+def test_choices_that_cannot_be_are_refused(stored, whole, options, message):
+    with pytest.raises(ValueError, match=message):
         evaluate_ijb(stored, whole / "meta", **options)
 
 
 def test_an_embedder_wants_faces(whole, embedder):
-    with pytest.raises(ValueError, match="name the folder of aligned ones"):
+    with pytest.raises(ValueError, match="name the folder of aligned faces"):
         evaluate_ijb(embedder, whole / "meta")
 
 

@@ -140,7 +140,7 @@ def test_lists_may_lie_elsewhere(whole, embedder, tmp_path):
     assert in_folder.report == by_name.report
     with pytest.raises(DataFormatError, match=r"set/pairs\.txt: no such list"):
         evaluate_lfw(embedder, faces)
-    with pytest.raises(ValueError, match=r"view 1 wants pairsDevTrain\.txt and pairsDevTest\.txt"):
+    with pytest.raises(ValueError, match=r"view 1 takes pairsDevTrain\.txt and pairsDevTest\.txt"):
         evaluate_lfw(embedder, faces, tmp_path / "pairs.txt", view=1)
     with pytest.raises(ValueError, match="one fold, so that none can be held out; wanted ten, or two lists"):
         evaluate_lfw(embedder, faces, tmp_path / "pairsDevTest.txt")
@@ -192,7 +192,7 @@ def test_pairs_with_missing_faces_are_left_out_counted_and_named(root, embedder)
     assert result.missing[name(3, 0)] == "not in the set"
     assert "wanted a JPEG" in result.missing[name(5, 2, "png")]
     assert re.search(rf"{len(kept)} of 40 pairs scored", result.table())
-    assert f"left out: {40 - len(kept)} pairs, for want of {name(3, 0)} (not in the set)" in result.table()
+    assert f"left out: {40 - len(kept)} pairs, for lack of {name(3, 0)} (not in the set)" in result.table()
     with pytest.raises(DataFormatError, match="listed images are not there"):
         evaluate_lfw(embedder, root, missing="fail")
 
@@ -290,6 +290,11 @@ def test_unknown_choices_are_refused_before_anything_is_embedded(whole, options,
         evaluate_lfw(Embedder(None, Card()), whole, **options)
 
 
+def test_an_unknown_option_is_a_type_error(whole):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'rules'"):
+        evaluate_lfw(Embedder(None, Card()), whole, rules="best")
+
+
 @pytest.fixture
 def bin_set(whole, tmp_path):
     pairs, same = listed(whole)
@@ -357,11 +362,11 @@ def test_a_bin_with_a_broken_image_an_empty_one_and_photos(whole, embedder, tmp_
 
 def test_the_result_is_one_json_object_and_names_its_rules(whole, embedder):
     result = evaluate_lfw(embedder, whole, all_rules=True, **QUICK)
-    told = json.loads(json.dumps(result.as_dict(), allow_nan=False))
-    assert (told["model"], told["rule"]) == ("tiles", "authors")
-    assert (told["pairs_listed"], told["pairs_scored"]) == (40, 40)
-    assert list(told["rules"]) == ["authors", "insightface", "best"]
-    for name_of_rule, rule in told["rules"].items():
+    payload = json.loads(json.dumps(result.as_dict(), allow_nan=False))
+    assert (payload["model"], payload["rule"]) == ("tiles", "authors")
+    assert (payload["pairs_listed"], payload["pairs_scored"]) == (40, 40)
+    assert list(payload["rules"]) == ["authors", "insightface", "best"]
+    for name_of_rule, rule in payload["rules"].items():
         assert rule["sentence"] == RULES[name_of_rule].sentence
         assert rule["accuracy"]["value"] == pytest.approx(np.mean(rule["accuracies"]))
     table = result.table()
@@ -430,7 +435,7 @@ def test_stored_features_of_another_alignment_or_with_nan_or_of_a_bin_are_refuse
     with pytest.raises(ValueError, match="neither a set nor a list is named"):
         evaluate_lfw(features)
     for evaluate in (evaluate_lfw,):
-        with pytest.raises(ValueError, match="names no images that features could be found by"):
+        with pytest.raises(ValueError, match="has no image names to find features by"):
             evaluate(features, bin_set)
     content = bytearray((stored / FEATURES).read_bytes())
     content[-4:] = np.float32(np.nan).tobytes()
@@ -451,7 +456,7 @@ def test_an_image_with_itself_and_pairs_without_both_images_are_refused(root, em
     for person in range(PEOPLE):
         for photo in (1, 2):
             (root / name(person, photo, "png")).unlink()
-    with pytest.raises(DataFormatError, match=r"no pair has both images, for want of p0000/p0000_0002\.jpg \(not in"):
+    with pytest.raises(DataFormatError, match=r"no pair has both images, for lack of p0000/p0000_0002\.jpg \(not in"):
         evaluate_lfw(embedder, root, missing="skip")
 
 

@@ -328,13 +328,13 @@ def test_a_tail_judges_what_it_can_and_says_what_it_cannot():
 
 def test_the_summary_is_json_and_names_its_rules(small):
     result = evaluate_megaface(small.probes, small.people, small.distractors, protocol="large", probe_set="FGNet")
-    told = json.loads(json.dumps(result.summary()))
-    assert told["protocol"] == "MegaFace, FGNet, large"
-    assert "before the mate" in told["tie_rule"]
-    assert told["raw"][0]["tar_at_far"] == {}  # 300 negatives cannot tell 1e-3
-    assert list(told["raw"][1]["tar_at_far"]) == ["0.001"]
-    assert list(told["raw"][0]["cmc"]) == ["1", "2", "5", "10"]
-    assert told["raw"][2]["cmc"] == {
+    payload = json.loads(json.dumps(result.summary()))
+    assert payload["protocol"] == "MegaFace, FGNet, large"
+    assert "before the mate" in payload["tie_rule"]
+    assert payload["raw"][0]["tar_at_far"] == {}  # 300 negatives cannot support 1e-3
+    assert list(payload["raw"][1]["tar_at_far"]) == ["0.001"]
+    assert list(payload["raw"][0]["cmc"]) == ["1", "2", "5", "10"]
+    assert payload["raw"][2]["cmc"] == {
         str(rank): np.mean(small.ranks() <= rank) for rank in (1, 2, 5, 10, 20, 50, 100, 200, 500)
     }
     assert protocol_of(494_414) == "small"
@@ -406,11 +406,11 @@ def test_lists_and_files_give_the_result_of_their_arrays(folder, small):
         small.probes, small.people, small.distractors, sizes=[700], far=0.1,
         noisy_probes=noisy_probes, noisy_distractors=noisy_distractors,
     )  # fmt: skip
-    told = found.summary()
-    assert told.pop("unmatched_noise") == [
+    payload = found.summary()
+    assert payload.pop("unmatched_noise") == [
         {"file": "distractor_noise.txt", "of": "distractor", "names": 3, "unmatched": 1, "example": "elsewhere.jpg"}
     ]
-    assert told | {"unmatched_noise": []} == expected.summary()
+    assert payload | {"unmatched_noise": []} == expected.summary()
     assert found.cleaned[0].distractors == 698
     listed = load(folder, size_lists={50: folder / "distractors.json_50_1"}).evaluate(far=0.1)
     assert listed.raw[0].rank1 == np.mean(small.ranks(np.arange(0, 700, 14)) == 1)

@@ -242,7 +242,7 @@ def test_missing_videos_and_unreadable_frames_are_left_out_counted_and_named(roo
     assert "none of the listed images can be used" in result.missing[broken]
     assert list(result.unreadable) == [spoilt]
     assert result.embedded == result.videos * FRAMES - 1
-    assert f"left out: {len(pairs) - kept.sum()} pairs, for want of {gone} (not in the set)" in result.table()
+    assert f"left out: {len(pairs) - kept.sum()} pairs, for lack of {gone} (not in the set)" in result.table()
     assert f"left out: 1 frames, {spoilt}" in result.table()
     if policy == "mean-feature":
         numbers = {video: range(1, FRAMES + 1) for pair in pairs for video in pair if video not in (gone, broken)}
@@ -314,13 +314,13 @@ def test_unknown_choices_are_refused_before_anything_is_embedded(whole, options,
 
 def test_the_result_says_in_one_sentence_which_frames_and_which_rule(whole, embedder):
     result = evaluate_ytf(embedder, whole, all_rules=True, **QUICK)
-    told = json.loads(json.dumps(result.as_dict()))
-    assert told["sentence"] == result.sentence
+    payload = json.loads(json.dumps(result.as_dict()))
+    assert payload["sentence"] == result.sentence
     assert "\n" not in result.sentence
     assert result.sentence.startswith("a video is the mean of the features")
     assert "up to 100 evenly spaced frames; mean feature and threshold come from the pairs" in result.sentence
-    assert told["rules"]["best"]["accuracy"]["value"] == result.reports["best"].accuracy.value
-    assert (told["policy"], told["frames"], told["pairs_scored"]) == ("mean-feature", 100, result.scored)
+    assert payload["rules"]["best"]["accuracy"]["value"] == result.reports["best"].accuracy.value
+    assert (payload["policy"], payload["frames"], payload["pairs_scored"]) == ("mean-feature", 100, result.scored)
     assert "frames: a video is the mean" in result.table()
     assert f"{result.videos:,} videos, {result.embedded:,} frames" in result.table()
 

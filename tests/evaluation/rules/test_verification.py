@@ -224,15 +224,15 @@ def test_intervals_over_people_equal_repeating_the_pairs_of_those_drawn():
 
 def test_a_report_is_one_json_object_and_a_table_of_rules():
     reports = [verification_report(verify_folds(*gentle(5), rule=rule)) for rule in RULES]
-    told = json.loads(json.dumps(reports[0].as_dict(), allow_nan=False))
-    assert told["rule"] == "authors"
-    assert "mean feature and threshold" in told["sentence"]
-    assert (told["pairs"], told["same"], told["different"]) == (200, 100, 100)
-    assert told["tar_at_far"]["0.0001"] is None
+    payload = json.loads(json.dumps(reports[0].as_dict(), allow_nan=False))
+    assert payload["rule"] == "authors"
+    assert "mean feature and threshold" in payload["sentence"]
+    assert (payload["pairs"], payload["same"], payload["different"]) == (200, 100, 100)
+    assert payload["tar_at_far"]["0.0001"] is None
     table = side_by_side(reports)
     rows = dict(line.split("  ", 1) for line in table.splitlines() if "  " in line and not line.startswith(" "))
     assert rows["rule"].split() == ["authors", "insightface", "best"]
     shown = [f"{100 * report.accuracy.value:.2f}" for report in reports]
     assert [cell for cell in rows["accuracy"].split() if cell in shown] == shown
     assert table.count("fold ") == 10
-    assert "not to be told from 100 different pairs" in table
+    assert "not measurable with 100 different pairs" in table

@@ -112,18 +112,18 @@ def test_momentum_lies_in_memory_as_its_weights_do():
 
 def spoiled(kind):
     _, parameters, packed = trained()
-    tensors, told = dict(packed.shared), json.loads(json.dumps(packed.settings))
+    tensors, settings = dict(packed.shared), json.loads(json.dumps(packed.settings))
     if kind == "forgotten":
         tensors.pop("loss.weight/momentum_buffer")
     elif kind == "more":
         tensors["net.w/other"] = torch.ones(1)
     elif kind == "renamed":
-        told["shapes"]["net.v"] = told["shapes"].pop("net.w")
+        settings["shapes"]["net.v"] = settings["shapes"].pop("net.w")
     elif kind == "reshaped":
-        told["shapes"]["net.w"] = [9]
+        settings["shapes"]["net.w"] = [9]
     elif kind == "regrouped":
-        told["groups"] = [{**told["groups"][0], "params": ["net.w", "loss.weight"]}]
-    return parameters, tensors, told
+        settings["groups"] = [{**settings["groups"][0], "params": ["net.w", "loss.weight"]}]
+    return parameters, tensors, settings
 
 
 @pytest.mark.parametrize(
@@ -133,14 +133,14 @@ def spoiled(kind):
         ("more", "'net.w/other' is not in the checkpoint"),
         ("renamed", "'net.v' is only in the checkpoint"),
         ("reshaped", r"'net.w' has shape \[3, 3\]; wanted \[9\]"),
-        ("regrouped", "no group of exactly the parameters net.w"),
+        ("regrouped", "no optimizer group of exactly the parameters net.w"),
     ],
 )
 def test_a_state_of_another_optimizer_is_refused(kind, message):
-    parameters, tensors, told = spoiled(kind)
+    parameters, tensors, settings = spoiled(kind)
     optimizer = torch.optim.SGD([{"params": [parameter]} for parameter in parameters.values()], lr=3.0, momentum=0.9)
     with pytest.raises(CheckpointError, match=f"here: .*{message}"):
-        unpack_optimizer(optimizer, parameters, tensors, told, source="here")
+        unpack_optimizer(optimizer, parameters, tensors, settings, source="here")
     assert not optimizer.state
     assert optimizer.param_groups[0]["lr"] == 3.0
 
@@ -189,5 +189,5 @@ def test_random_numbers_go_on_where_they_stood(tmp_path):
     ids=["none", "short", "float"],
 )
 def test_what_is_no_state_of_random_numbers_is_a_clear_error(tensors):
-    with pytest.raises(CheckpointError, match="here: no state of torch's random numbers"):
+    with pytest.raises(CheckpointError, match="here: no state of torch's random generators"):
         unpack_rng(tensors, source="here")

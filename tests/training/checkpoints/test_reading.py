@@ -78,7 +78,7 @@ def in_processes(count, work):
     def gather(rank, mine):
         board[rank] = json.dumps(mine)  # it travels as JSON
         meet.wait()
-        everyone = [json.loads(told) for told in board]
+        everyone = [json.loads(text) for text in board]
         meet.wait()
         return everyone
 
@@ -147,10 +147,10 @@ def test_a_checkpoint_says_what_it_holds(tmp_path):
     assert path == tmp_path / "run" / "checkpoints" / "step-00000500"
     files = {"net.safetensors", "classes-0000000000-0000000004.safetensors", "rank-00000.safetensors"}
     assert {file.name for file in path.iterdir()} == files | {"manifest.json"}
-    told = json.loads((path / "manifest.json").read_text())
-    assert (told["format"], told["step"], told["classes"]) == (1, 500, 4)
-    assert told["layout"]["seen"] == {"dtype": "int64", "row": []}
-    for entry in (told["groups"]["net"], *told["by_class"], *told["by_rank"]):
+    manifest = json.loads((path / "manifest.json").read_text())
+    assert (manifest["format"], manifest["step"], manifest["classes"]) == (1, 500, 4)
+    assert manifest["layout"]["seen"] == {"dtype": "int64", "row": []}
+    for entry in (manifest["groups"]["net"], *manifest["by_class"], *manifest["by_rank"]):
         data = (path / entry["name"]).read_bytes()
         assert (entry["size"], entry["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
 
@@ -236,7 +236,7 @@ def test_a_process_reads_no_more_than_its_own_rows(tmp_path):
     checkpoint = open_checkpoint(tmp_path / "step-00000001")
     (checkpoint.path / "classes-0000000005-0000000010.safetensors").unlink()
     assert checkpoint.rows(2, 5)["loss.bias"].tolist() == BY_CLASS["loss.bias"][2:5].tolist()
-    with pytest.raises(CheckpointError, match=r"classes-0000000005-0000000010\.safetensors: it cannot be read"):
+    with pytest.raises(CheckpointError, match=r"classes-0000000005-0000000010\.safetensors: cannot be read"):
         checkpoint.rows(2, 6)
 
 
@@ -262,9 +262,9 @@ def split_wrongly(kind, rank, gather, folder):
         ("gap", "class ranges are 0-5, 6-10; wanted each of 10 classes once"),
         ("overlap", "class ranges are 0-5, 4-10; wanted each of 10 classes once"),
         ("rows", r"'weight' of shape \(6, 2\) for classes 0 to 5 of 10"),
-        ("width", "process 1 brought other tensors"),
-        ("name", "process 1 brought other tensors"),
-        ("own", "process 1 brought other tensors"),
+        ("width", "process 1 has other tensors"),
+        ("name", "process 1 has other tensors"),
+        ("own", "process 1 has other tensors"),
     ],
 )
 def test_processes_that_do_not_fit_together_all_hear_of_it(tmp_path, kind, message):
@@ -335,7 +335,7 @@ def test_a_missing_file_is_seen_and_the_one_before_is_taken(two_checkpoints, dat
 
 
 def sealed(body):
-    """A manifest as somebody would forge it who knows how."""
+    """A forged manifest with a valid seal."""
     body = {key: value for key, value in body.items() if key != "seal"}
     text = json.dumps(body, indent=2) + "\n"
     return json.dumps({**body, "seal": hashlib.sha256(text.encode()).hexdigest()}, indent=2).encode() + b"\n"
@@ -344,12 +344,12 @@ def sealed(body):
 any_json = st.one_of(json_values, st.dictionaries(st.sampled_from(["format", "step", "seal", "groups"]), json_values))
 
 
-@given(told=any_json, with_seal=st.booleans(), known=st.booleans())
-def test_any_json_in_place_of_a_manifest_is_a_clear_error(told, with_seal, known):
-    if isinstance(told, dict) and with_seal:
-        data = sealed({**told, "format": 1} if known else told)
+@given(payload=any_json, with_seal=st.booleans(), known=st.booleans())
+def test_any_json_in_place_of_a_manifest_is_a_clear_error(payload, with_seal, known):
+    if isinstance(payload, dict) and with_seal:
+        data = sealed({**payload, "format": 1} if known else payload)
     else:
-        data = json.dumps(told).encode()
+        data = json.dumps(payload).encode()
     with pytest.raises(CheckpointError, match="here: "):
         unseal(data, Path("here"))
 
@@ -429,7 +429,7 @@ def test_a_forged_manifest_that_makes_no_sense_is_a_clear_error(tmp_path, change
     [
         ({"dtype": "float64", "row": [3]}, r"has type torch\.float32; wanted torch\.float64"),
         ({"dtype": "float32", "row": [4]}, r"has shape \[10, 3\]; wanted \[10, 4\]"),
-        ({"dtype": "complex512", "row": [3]}, "type 'complex512'; choose one of float64, float32"),
+        ({"dtype": "complex512", "row": [3]}, "type is 'complex512'; choose one of float64, float32"),
     ],
 )
 def test_class_files_that_are_not_as_their_manifest_says_are_refused(tmp_path, layout, message):
@@ -446,7 +446,7 @@ def test_a_format_of_the_future_is_an_error_and_nothing_older_is_taken_instead(t
     save(tmp_path, 1)
     path = save(tmp_path, 2)
     (path / "manifest.json").write_bytes(sealed({"format": 2, "anything": "else"}))
-    with pytest.raises(NewerCheckpoint, match="format 2, this version knows 1; update sphereface"):
+    with pytest.raises(NewerCheckpoint, match="format 2; wanted 1: update sphereface"):
         newest(tmp_path)
 
 
@@ -461,7 +461,7 @@ def test_a_pickle_is_refused_and_not_run(tmp_path):
     body = json.loads((path / "manifest.json").read_bytes())
     body["groups"]["net"] |= {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     (path / "manifest.json").write_bytes(sealed(body))
-    with pytest.raises(CheckpointError, match=r"net\.safetensors: it cannot be read"):
+    with pytest.raises(CheckpointError, match=r"net\.safetensors: cannot be read"):
         open_checkpoint(path).group("net")
     assert not (tmp_path / "exploded").exists()
 
@@ -475,7 +475,7 @@ def test_without_verifying_only_sizes_are_looked_at(tmp_path):
     with pytest.raises(CheckpointError, match="SHA-256"):
         open_checkpoint(path)
     (path / "net.safetensors").write_bytes(data[:-1])
-    with pytest.raises(CheckpointError, match=f"{len(data) - 1} bytes, its manifest says {len(data)}"):
+    with pytest.raises(CheckpointError, match=f"{len(data) - 1} bytes; wanted {len(data)}, as its manifest says"):
         open_checkpoint(path, verify=False)
 
 
@@ -488,7 +488,7 @@ def test_where_nothing_was_ever_finished_there_is_none(tmp_path):
     (tmp_path / "step-00000005").mkdir()
     checkpoint, said = newest(tmp_path)
     assert checkpoint is None
-    assert said == [f"{tmp_path / 'step-00000005'}: passed over, for it was never finished"]
+    assert said == [f"{tmp_path / 'step-00000005'}: skipped, because it was never finished"]
 
 
 def test_where_all_are_damaged_that_is_an_error_rather_than_a_new_beginning(tmp_path):
@@ -590,7 +590,7 @@ def largest_file(size):
 
 
 NOT_SAVED = (
-    r"step-0000000\d: checkpoint not saved, .*: [\d,]+ bytes were needed, [\d,]+ are free; .* are intact, make room"
+    r"step-0000000\d: checkpoint not saved, .*: [\d,]+ bytes were needed, [\d,]+ are free; .* are intact, free some"
 )
 
 
@@ -732,11 +732,11 @@ def after_each_end(how):
     save(seen[-1]["step"] + 1)
     return [*seen, {**look(), "files": len(list(folder.rglob("*.*")))}]
 
-told = {}
+results = {}
 for how in ("killed", "another step", "the same step"):
     folder = Path(sys.argv[1]) / how
-    told[how] = after_each_end(how)
-print(json.dumps(told))
+    results[how] = after_each_end(how)
+print(json.dumps(results))
 """
 
 

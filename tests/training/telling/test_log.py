@@ -17,7 +17,7 @@ from sphereface.errors import DataFormatError
 from sphereface.training.telling.log import KINDS, RunLog, read_log, versions
 
 
-def told(folder, *kinds):
+def entries(folder, *kinds):
     return [(entry["kind"], entry["step"]) for entry in read_log(folder) if not kinds or entry["kind"] in kinds]
 
 
@@ -57,7 +57,7 @@ def test_a_line_cannot_lie_about_its_kind_step_or_time(tmp_path):
         log.write("note", 3, {"step": 7, "kind": "end", "text": "x"})
         with pytest.raises(ValueError, match="rollback"):
             log.write("rolback", 3)
-    assert told(tmp_path) == [("note", 3)]
+    assert entries(tmp_path) == [("note", 3)]
 
 
 def test_a_run_names_what_it_was_made_with():
@@ -78,12 +78,12 @@ def test_a_resume_makes_void_what_was_told_of_later_steps(tmp_path):
         log.write("note", 6, {"text": "lost"})
     with RunLog(tmp_path, resume=3) as log:
         steps(log, 4, 5)
-    assert told(tmp_path, "step") == [("step", step) for step in (1, 2, 3, 4, 5)]
-    assert told(tmp_path, "checkpoint", "note", "resume") == [("checkpoint", 3), ("resume", 3)]
+    assert entries(tmp_path, "step") == [("step", step) for step in (1, 2, 3, 4, 5)]
+    assert entries(tmp_path, "checkpoint", "note", "resume") == [("checkpoint", 3), ("resume", 3)]
     with RunLog(tmp_path, resume=2) as log:  # the newest checkpoint was corrupt
         log.write("step", 3, {"loss": -1.0})
     assert [entry["loss"] for entry in read_log(tmp_path) if entry["kind"] == "step"] == [1.0, 2.0, -1.0]
-    assert told(tmp_path, "resume") == [("resume", 2)]
+    assert entries(tmp_path, "resume") == [("resume", 2)]
 
 
 def test_a_rollback_takes_back_steps_but_not_that_it_happened(tmp_path):
@@ -95,8 +95,8 @@ def test_a_rollback_takes_back_steps_but_not_that_it_happened(tmp_path):
         log.write("note", 7, {"text": "diverged again"})
         log.write("rollback", 2)
         steps(log, 3, 3)
-    assert told(tmp_path, "step") == [("step", step) for step in (1, 2, 3)]
-    assert told(tmp_path, "rollback", "note") == [("rollback", 4), ("note", 7), ("rollback", 2)]
+    assert entries(tmp_path, "step") == [("step", step) for step in (1, 2, 3)]
+    assert entries(tmp_path, "rollback", "note") == [("rollback", 4), ("note", 7), ("rollback", 2)]
 
 
 def test_a_run_that_starts_anew_has_no_history(tmp_path):
@@ -104,7 +104,7 @@ def test_a_run_that_starts_anew_has_no_history(tmp_path):
         with RunLog(tmp_path) as log:
             log.write("start", 0)
             log.write("step", 1)
-    assert told(tmp_path) == [("start", 0), ("step", 1)]
+    assert entries(tmp_path) == [("start", 0), ("step", 1)]
 
 
 # Kills, damage and full disks
@@ -118,10 +118,10 @@ def test_a_line_cut_off_anywhere_is_left_out_and_mended_by_the_next(tmp_path):
     first = whole.index(b"\n") + 1
     for cut in range(first, len(whole)):
         path.write_bytes(whole[:cut])
-        assert told(tmp_path) == [("step", 1)]
+        assert entries(tmp_path) == [("step", 1)]
         with RunLog(tmp_path) as log:
             log.write("step", 9)
-        assert told(tmp_path) == [("step", 1), ("step", 9)]
+        assert entries(tmp_path) == [("step", 1), ("step", 9)]
         assert path.read_bytes().startswith(whole[:first])
 
 
@@ -167,11 +167,11 @@ def test_a_full_disk_costs_lines_and_not_the_run(tmp_path):
         log.write("checkpoint", 2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert told(tmp_path) == [("step", 1)]
+    assert entries(tmp_path) == [("step", 1)]
     assert log.path.read_bytes().endswith(b"\n")
     log.write("step", 3)
     log.close()
-    assert told(tmp_path) == [("step", 1), ("step", 3)]
+    assert entries(tmp_path) == [("step", 1), ("step", 3)]
     assert len(said) == 1
     assert "cannot be written" in said[0]
 
@@ -221,5 +221,5 @@ def test_without_tensorboard_there_is_one_note_and_no_failure(tmp_path, monkeypa
 
 
 def test_the_page_about_the_log_names_every_kind():
-    page = (Path(__file__).parents[3] / "docs" / "training-log.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "training-log.md").read_text(encoding="utf-8")
     assert all(f"`{kind}`" in page for kind in KINDS)

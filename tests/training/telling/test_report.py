@@ -36,8 +36,8 @@ def start(log):
 
 def step(log, number, **values):
     loss, lambda_ = 5 * 0.99**number, max(5, 1000 / (1 + 0.5 * number))
-    told = {"loss": loss, "lr": 0.1 if number < 250 else 0.01, "lambda": lambda_, "gradient_norm": 2 + loss}
-    log.write("step", number, {**told, "images_per_second": 120.0, **values})
+    fields = {"loss": loss, "lr": 0.1 if number < 250 else 0.01, "lambda": lambda_, "gradient_norm": 2 + loss}
+    log.write("step", number, {**fields, "images_per_second": 120.0, **values})
 
 
 def finished(run):
@@ -88,9 +88,9 @@ def one_step_that_is_no_number(run):
     with RunLog(run) as log:
         start(log)
         step(log, 1, loss=math.nan, gradient_norm=math.inf)
-        log.write("validation", 1, {**scores().as_dict(), "rule": "best threshold", "fisher": None, "tar": {}})
+        log.write("validation", 1, {**scores().as_dict(), "rule": "best", "fisher": None, "tar": {}})
         log.write("end", 1, {"outcome": "failed", "reason": "loss nan at step 1"})
-    return {"scores": replace(scores(), rule="best threshold", fisher=None)}
+    return {"scores": replace(scores(), rule="best", fisher=None)}
 
 
 RUNS = [finished, interrupted, killed_before_the_first_step, without_validation_or_lambda, one_step_that_is_no_number]
@@ -141,9 +141,17 @@ def test_a_run_that_did_not_finish_says_so_and_shows_what_is_known(pages):
     assert "Ctrl-C" in html
     assert len(re.findall("<img", html)) == 1
     assert "has not ended, or was killed" in pages["killed_before_the_first_step"].read_text()
-    assert "no step was logged" in pages["killed_before_the_first_step"].read_text()
+    assert "No step was logged" in pages["killed_before_the_first_step"].read_text()
     assert "no folds to hold out" not in pages["finished"].read_text()
     assert "no folds to hold out" in pages["one_step_that_is_no_number"].read_text()
+
+
+@pytest.mark.usefixtures("without_matplotlib")  # which is quicker
+@pytest.mark.parametrize("rule", ["best", "best threshold"])  # the second in older logs
+def test_a_threshold_fitted_to_the_pairs_of_a_logged_validation_is_named(tmp_path, rule):
+    with RunLog(tmp_path) as log:
+        log.write("validation", 1, {**scores().as_dict(), "rule": rule})
+    assert "fitted to these very pairs" in write_report(tmp_path).read_text()
 
 
 @pytest.mark.usefixtures("without_matplotlib")  # which is quicker
@@ -152,7 +160,7 @@ def test_a_run_resumed_after_its_end_has_not_ended(tmp_path):
     with RunLog(tmp_path, resume=3) as log:
         step(log, 4)
     html = write_report(tmp_path).read_text()
-    assert "has not ended, or was killed: what follows is what was known at step 4" in html
+    assert "has not ended, or was killed: the numbers below are those at step 4" in html
 
 
 @pytest.mark.usefixtures("without_matplotlib")  # which is quicker

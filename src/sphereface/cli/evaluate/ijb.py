@@ -5,34 +5,31 @@ from pathlib import Path
 import typer
 
 from sphereface.choices import IjbName, Repeats
-from sphereface.cli.evaluate import options
+from sphereface.cli import options
+from sphereface.cli.evaluate.output import check_out, tell
 from sphereface.cli.evaluate.sources import load_source, naming
-from sphereface.cli.evaluate.telling import check_out, tell
 from sphereface.errors import UserError
 
 
+@options.flat
 def ijb(
     context: typer.Context,
-    meta: Path = typer.Argument(help="The folder of lists, as InsightFace gives it out, or the one above it."),
-    features: options.Stored = None,
-    models: options.Models = None,
-    faces: Path | None = typer.Option(None, help="With --model: the folder of aligned faces."),
-    name: IjbName = typer.Option("ijbc", "--set", help="Whose lists are read."),
-    score_weights: bool = typer.Option(False, "--score-weights", help="Features times their detection scores."),
-    unit_length: bool = typer.Option(False, "--unit-length", help="Features at length one before they are averaged."),
+    *,
+    meta: Path = typer.Argument(help="Folder of the lists, as published by InsightFace, or its parent folder."),
+    source: options.Source,
+    faces: Path | None = typer.Option(None, help="Folder of aligned faces, for --model."),
+    name: IjbName = typer.Option("ijbc", "--set", help="Set of the lists."),
+    score_weights: bool = typer.Option(False, "--score-weights", help="Multiply features by their detection scores."),
+    unit_length: bool = typer.Option(False, "--unit-length", help="Normalise features before they are averaged."),
     missing: options.Missing = "fail",
     repeats: Repeats = typer.Option(
-        "fail", help="Pairs that are listed twice: keep counts them twice, as published lists may have them."
+        "fail", help="Pairs that are listed twice: keep counts them twice, as in some published lists."
     ),
     fars: options.Fars = None,
     fpirs: options.Fpirs = None,
-    ranks: list[int] | None = typer.Option(None, "--at-rank", min=1, help="Report this rank; may be repeated."),
+    ranks: list[int] | None = typer.Option(None, "--at-rank", min=1, help="Rank to report; may be repeated."),
     rounds: options.Rounds = 1000,
     seed: options.Seed = 0,
-    engine: options.Engine = "auto",
-    feature_rule: options.FeatureRule = None,
-    device: options.Device = "cpu",
-    threads: options.Threads = None,
     out: options.Out = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -47,15 +44,15 @@ def ijb(
     from sphereface.evaluation.rules.template_pairs import FARS
 
     check_out(out)
-    if models and faces is None:
+    if source.models and faces is None:
         raise UserError("--model without --faces; wanted the folder of aligned faces, or --features that embed wrote")
-    source = load_source(models, features, engine, feature_rule, device, threads)
-    with bars() as begin, naming(image=features):
+    loaded = load_source(source)
+    with bars() as begin, naming(image=source.features):
         result = evaluate_ijb(
-            source, meta, name, faces=faces, missing=missing, repeats=repeats,
+            loaded, meta, name, faces=faces, missing=missing, repeats=repeats,
             score_weights=score_weights, unit_length=unit_length, fars=fars or FARS, fpirs=fpirs or FPIRS,
             ranks=ranks or RANKS, rounds=rounds, seed=seed,
-            progress=begin("reading features" if features else "embedding faces"),
+            progress=begin("reading features" if source.features else "embedding faces"),
         )  # fmt: skip
     title = f"Templates: {result.name}"
     tell(context, result, result.as_dict(), result.table(), title=title, out=out, as_json=as_json)

@@ -1,4 +1,4 @@
-"""sphereface evaluate megaface: people among up to a million strangers, from lists and stored features."""
+"""sphereface evaluate megaface: probes among up to a million distractors, from lists and stored features."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from sphereface.choices import ProtocolSize
-from sphereface.cli.evaluate import options
+from sphereface.cli import options
+from sphereface.cli.evaluate.output import check_out, tell
 from sphereface.cli.evaluate.sources import naming
-from sphereface.cli.evaluate.telling import check_out, tell
 from sphereface.errors import UserError
 
 if TYPE_CHECKING:
     from sphereface.evaluation.protocols.megaface import MegaFaceResult
 
-FEATURES = "A .npy or the devkit's .bin in the order of the list, or a folder that `embed` wrote; repeated: joined."
+FEATURES = "Folder that `embed` wrote, or .npy or .bin of the devkit in the order of the list; repeated: ensemble."
 EMBED_FIRST = (
     "megaface takes features, not a model: make them with sphereface embed FACES FOLDER --model FILE, once for probes "
     "and once for distractors, and name the folders with --probe-features and --distractor-features"
@@ -25,39 +25,41 @@ PROBE_SETS = ("FaceScrub", "FGNet")
 
 def megaface(
     context: typer.Context,
-    probe_list: Path = typer.Option(..., help="The devkit's list of probes, with a person for each."),
-    distractor_list: Path = typer.Option(..., help="The devkit's list of all distractors."),
+    probe_list: Path = typer.Option(..., help="List of probes of the devkit, with a person for each."),
+    distractor_list: Path = typer.Option(..., help="List of all distractors of the devkit."),
     probe_features: list[Path] | None = typer.Option(None, help=FEATURES),
     distractor_features: list[Path] | None = typer.Option(None, help=FEATURES),
-    probe_noise: Path | None = typer.Option(None, help="Probes that are not whom the list says: cleaned results too."),
-    distractor_noise: Path | None = typer.Option(None, help="Distractors that show a probe's person, or nobody."),
-    training_images: int | None = typer.Option(
-        None, min=1, help="That the model was trained on: under 500,000 the protocol is small, else large."
+    probe_noise: Path | None = typer.Option(None, help="List of wrongly labelled probes: also report cleaned results."),
+    distractor_noise: Path | None = typer.Option(
+        None, help="List of distractors with a probe's person, or without a face."
     ),
-    protocol: ProtocolSize | None = typer.Option(None, help="Instead of --training-images."),
-    probe_set: str = typer.Option("FaceScrub", help="FaceScrub or FGNet: a name in the result and its files."),
+    training_images: int | None = typer.Option(
+        None, min=1, help="Number of the model's training images: under 500,000 the protocol is small, else large."
+    ),
+    protocol: ProtocolSize | None = typer.Option(None, help="Size of the protocol, instead of --training-images."),
+    probe_set: str = typer.Option("FaceScrub", help="Name of the probe set in the result: FaceScrub or FGNet."),
     sizes: list[int] | None = typer.Option(
         None,
         "--size",
         min=1,
-        help="The first so many distractors; may be repeated. Else 10, 100, ... as far as they go, and all.",
+        help="Number of distractors, the first of the list; may be repeated. Default: 10, 100, ..., all.",
     ),
     size_lists: list[Path] | None = typer.Option(
-        None, "--size-list", help="Instead of --size: a list of some of the distractors; may be repeated."
+        None, "--size-list", help="List of some of the distractors, instead of --size; may be repeated."
     ),
-    ranks: int = typer.Option(1000, min=1, help="Up to which the CMC is exact."),
-    up_to_far: float = typer.Option(1e-3, help="False accept rate up to which the ROC is exact."),
-    block: int | None = typer.Option(None, min=1, help="Distractors multiplied at once: speed and memory, no result."),
+    ranks: int = typer.Option(1000, min=1, help="Highest rank of the exact CMC."),
+    up_to_far: float = typer.Option(1e-3, help="Highest false accept rate of the exact ROC."),
+    block: int | None = typer.Option(None, min=1, help="Distractors in a block; changes speed and memory only."),
     models: list[Path] | None = typer.Option(None, "--model", hidden=True),
     out: Path | None = typer.Option(
         None, help="Folder for result.json, report.html, and each size's CMC and ROC in the devkit's format."
     ),
     as_json: options.AsJson = False,
 ) -> None:
-    """People among up to a million strangers: MegaFace, with FaceScrub or FGNet as probes.
+    """Probes among up to a million distractors: MegaFace, with FaceScrub or FGNet as probes.
 
-    It takes features. Of aligned faces they are made first: `sphereface embed probes probe-features --model FILE`, and
-    the same for the distractors.
+    It takes features: first run `sphereface embed probes probe-features --model FILE` on the aligned faces, and the
+    same for the distractors.
 
     Example: sphereface evaluate megaface --probe-list facescrub_features_list.json --probe-features facescrub
     --distractor-list megaface_features_list.json_1000000_1 --distractor-features megaface --training-images 494414
@@ -70,8 +72,8 @@ def megaface(
     if models or not probe_features or not distractor_features:
         raise UserError(EMBED_FIRST)
     if sizes and size_lists:
-        raise UserError("--size and --size-list are both given; wanted first so many distractors, or lists of them")
-    called, probes = _protocol(training_images, protocol), _probe_set(probe_set)
+        raise UserError("--size and --size-list are both given; wanted numbers of distractors, or lists of them")
+    size, probes = _protocol(training_images, protocol), _probe_set(probe_set)
     found = load_megaface(
         probe_list, distractor_list, probe_features, distractor_features, probe_noise=probe_noise,
         distractor_noise=distractor_noise, size_lists=sizes_of(size_lists) if size_lists else None,
@@ -79,13 +81,13 @@ def megaface(
     asked: dict[str, Any] = {"sizes": sizes} if sizes else {}
     with bars() as begin, naming(probe=probe_features, distractor=distractor_features):
         result = found.evaluate(
-            **asked, ranks=ranks, far=up_to_far, protocol=called, probe_set=probes, block=block,
+            **asked, ranks=ranks, far=up_to_far, protocol=size, probe_set=probes, block=block,
             progress=begin("comparing with distractors"),
         )  # fmt: skip
-    told, text = result.summary(), table(result)
+    payload, text = result.summary(), table(result)
     if out is not None:
         text += "\n\n" + "\n".join(f"Curves: {path}" for path in write_megaface_curves(result, out))
-    tell(context, result, told, text, title=told["protocol"], out=out, as_json=as_json)
+    tell(context, result, payload, text, title=payload["protocol"], out=out, as_json=as_json)
 
 
 def _protocol(training_images: int | None, name: ProtocolSize | None) -> ProtocolSize:
@@ -94,14 +96,14 @@ def _protocol(training_images: int | None, name: ProtocolSize | None) -> Protoco
     if (training_images is None) == (name is None):
         came = "both given" if name else "both missing"
         raise UserError(
-            f"--training-images and --protocol are {came}; wanted one: how many images the model was trained on, "
+            f"--training-images and --protocol are {came}; wanted one: the number of the model's training images, "
             "or small (under 500,000) or large"
         )
     return name if name is not None else protocol_of(training_images or 0)
 
 
 def _probe_set(name: str) -> str:
-    """One of MegaFace's two, as it is spelled."""
+    """The probe set's name in MegaFace's spelling."""
     spelled = {known.lower(): known for known in PROBE_SETS}
     if name.lower() not in spelled:
         raise UserError(f"unknown --probe-set {name!r}; choose one of {', '.join(PROBE_SETS)}")
@@ -109,19 +111,19 @@ def _probe_set(name: str) -> str:
 
 
 def table(result: "MegaFaceResult") -> str:
-    """The result as plain text, a line for each number of distractors, rates in percent."""
-    told = result.summary()
+    """The result as text, a line for each number of distractors, rates in percent."""
+    summary = result.summary()
     lines = [
-        f"{told['protocol']}: {result.probes:,} probes of {result.people:,} people",
-        f"ties: {told['tie_rule']}",
+        f"{summary['protocol']}: {result.probes:,} probes of {result.people:,} people",
+        f"ties: {summary['tie_rule']}",
         f"exact up to rank {result.ranks:,} and FAR {result.far:g}",
         "",
         *(["with all images"] if result.cleaned is not None else []),
-        *_rows(told["raw"]),
+        *_rows(summary["raw"]),
     ]
-    if told["cleaned"] is not None:
+    if summary["cleaned"] is not None:
         noise = f"{result.noisy_probes:,} probes and {result.noisy_distractors:,} distractors"
-        lines += ["", f"without {noise} that are noise", *_rows(told["cleaned"])]
+        lines += ["", f"without {noise} that are noise", *_rows(summary["cleaned"])]
     lines += ["", *(f"note: {each}" for each in result.unmatched_noise)] if result.unmatched_noise else []
     return "\n".join(lines)
 

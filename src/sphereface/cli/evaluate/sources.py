@@ -1,11 +1,11 @@
-"""What is scored: models that are loaded, or features that are opened; errors name the files."""
+"""The features that a protocol scores: of models that are loaded, or of feature stores; errors name the files."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sphereface.choices import Engine, FeatureRule
+from sphereface.cli.options import Source
 from sphereface.errors import BadFeature, DataFormatError, UserError
 
 if TYPE_CHECKING:
@@ -15,57 +15,39 @@ if TYPE_CHECKING:
 WANTED = "a .safetensors of ours, or any .onnx with a card"
 
 
-def load_models(
-    models: Sequence[Path] | None,
-    engine: Engine,
-    feature_rule: FeatureRule | None,
-    device: str,
-    threads: int | None,
-) -> "Embedder":
-    """One model, or several as an ensemble."""
+def load_source(source: Source) -> "Embedder | FeatureStore":
+    """Load one model or an ensemble, or open feature stores; both kinds at once are an error."""
+    rule = source.feature_rule
+    if bool(source.models) == bool(source.features):
+        came = "--model and --features are both given" if source.models else "neither --model nor --features is given"
+        raise UserError(f"{came}; wanted --model FILE, {WANTED}, or --features FOLDER, which sphereface embed wrote")
+    if source.features:
+        if rule is not None:
+            raise UserError(f"--feature-rule {rule} with --features, which were stored by their own rule; embed again")
+        from sphereface.evaluation.sources import open_stored
+
+        return open_stored(source.features)
     from sphereface.embed.embedder import Embedder
     from sphereface.embed.ensemble import Ensemble
 
-    if not models:
-        raise UserError(f"no model is named; wanted --model FILE, {WANTED}")
+    models = list(source.models or ())
     absent = [str(path) for path in models if not path.is_file()]
     if absent:
         raise UserError(f"{', '.join(absent)}: no such model; wanted {WANTED}")
     if len(models) == 1:
-        return Embedder.load(models[0], engine, threads=threads, device=device, feature_rule=feature_rule)
-    return Ensemble.load(list(models), engine, threads=threads, device=device, feature_rule=feature_rule)
-
-
-def load_source(
-    models: Sequence[Path] | None,
-    folders: Sequence[Path] | None,
-    engine: Engine,
-    feature_rule: FeatureRule | None,
-    device: str,
-    threads: int | None,
-) -> "Embedder | FeatureStore":
-    """Models, or the features that were stored; not both."""
-    if bool(models) == bool(folders):
-        came = "--model and --features are both given" if models else "neither --model nor --features is given"
-        raise UserError(f"{came}; wanted --model FILE, {WANTED}, or --features FOLDER, which sphereface embed wrote")
-    if not folders:
-        return load_models(models, engine, feature_rule, device, threads)
-    if feature_rule is not None:
-        raise UserError(f"--feature-rule {feature_rule} with --features, which have theirs; embed again with it")
-    from sphereface.evaluation.sources import open_stored
-
-    return open_stored(folders)
+        return Embedder.load(models[0], source.engine, threads=source.threads, device=source.device, feature_rule=rule)
+    return Ensemble.load(models, source.engine, threads=source.threads, device=source.device, feature_rule=rule)
 
 
 def require_faces(faces: Path | None, models: Sequence[Path] | None) -> None:
-    """Refuse a model that has nothing to embed."""
+    """Raise if models are given without faces to embed."""
     if models and faces is None:
         raise UserError("--model without faces; wanted the folder of aligned ones as FACES, or --features instead")
 
 
 @contextmanager
 def naming(**files: Sequence[Path] | None) -> Iterator[None]:
-    """Errors about a feature also name the files that hold it; `files` by what they are features of."""
+    """Add file names to errors about a feature; `files` are given by the kind of their features."""
     try:
         yield
     except BadFeature as error:

@@ -5,22 +5,23 @@ from pathlib import Path
 import typer
 
 from sphereface.choices import FramePolicy
-from sphereface.cli.evaluate import options
+from sphereface.cli import options
+from sphereface.cli.evaluate.output import check_out, tell
 from sphereface.cli.evaluate.sources import load_source, naming, require_faces
-from sphereface.cli.evaluate.telling import check_out, tell
 
 
+@options.flat
 def ytf(
     context: typer.Context,
+    *,
     faces: Path | None = typer.Argument(None, help="Aligned frames: Name/0/0.123.jpg; not needed with --features."),
-    models: options.Models = None,
-    features: options.Stored = None,
+    source: options.Source,
     splits: Path | None = typer.Option(
-        None, help="splits.txt, or the corrected one, or the folder with splits.txt. Else FACES."
+        None, help="splits.txt, the corrected one, or the folder of splits.txt; default: FACES."
     ),
-    frames: int = typer.Option(100, min=1, help="Of a video at most, evenly spaced."),
+    frames: int = typer.Option(100, min=1, help="Most frames of a video, evenly spaced."),
     policy: FramePolicy = typer.Option(
-        "mean-feature", help="A video as its mean feature; or the mean or highest score of two frames."
+        "mean-feature", help="Score of two videos: of their mean features, or mean or highest score of two frames."
     ),
     rule: options.Rule = "authors",
     all_rules: options.AllRules = False,
@@ -29,10 +30,6 @@ def ytf(
     scratch: Path | None = typer.Option(None, help="Folder for the temporary file of max-score."),
     rounds: options.Rounds = 1000,
     seed: options.Seed = 0,
-    engine: options.Engine = "auto",
-    feature_rule: options.FeatureRule = None,
-    device: options.Device = "cpu",
-    threads: options.Threads = None,
     out: options.Out = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -45,13 +42,13 @@ def ytf(
     from sphereface.metrics.rates import FARS
 
     check_out(out)
-    require_faces(faces, models)
-    source = load_source(models, features, engine, feature_rule, device, threads)
-    with bars() as begin, naming(image=features):
+    require_faces(faces, source.models)
+    loaded = load_source(source)
+    with bars() as begin, naming(image=source.features):
         result = evaluate_ytf(
-            source, faces, splits, frames=frames, policy=policy, rule=rule, all_rules=all_rules,
+            loaded, faces, splits, frames=frames, policy=policy, rule=rule, all_rules=all_rules,
             missing=missing, fars=fars or FARS, rounds=rounds, seed=seed, scratch=scratch,
-            progress=begin("reading features" if features else "embedding frames"),
+            progress=begin("reading features" if source.features else "embedding frames"),
         )  # fmt: skip
     title = f"Videos: {result.data}"
     tell(context, result, result.as_dict(), result.table(), title=title, out=out, as_json=as_json)

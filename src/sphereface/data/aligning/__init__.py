@@ -1,1 +1,1 @@
-"""Photos become faces: what `sphereface data align` runs."""
+"""From photos to faces: what `sphereface data align` runs."""

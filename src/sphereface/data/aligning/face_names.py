@@ -1,7 +1,7 @@
-"""What the faces of photos are called: a function of the photos' names alone, and no two faces share a name.
+"""File names of aligned faces: unique, and a function of the photos' names alone.
 
-The first face of `a/b.png` is `a/b.jpg`, the second `a/b-2.jpg`. Only where that is another face's name, or a folder's,
-or too long for a file system, another one is taken.
+The first face of `a/b.png` is `a/b.jpg`, the second `a/b-2.jpg`. A face gets another name where that one belongs to
+another face or a folder, or is too long for a file system.
 """
 
 import re
@@ -16,17 +16,17 @@ from unicodedata import normalize
 from sphereface.hashes import sha256_of
 
 LONGEST = 255  # bytes of a file's name on common file systems
-FURTHER = len("-face123456")  # what a further face adds to it at most
+FURTHER = len("-face123456")  # the longest addition for a further face
 
 _NUMBERED = re.compile(r"(.+)-([1-9][0-9]{,5})(\.\w+)", re.DOTALL)
 
 
 class FaceNames(NamedTuple):
-    """What the faces of one photo are called."""
+    """The names of one photo's faces."""
 
     first: str
-    base: str  # of the others: `base-2.jpg`, `base-3.jpg`, ...
-    exceptions: Mapping[int, str]  # by number, where that name is another's
+    base: str  # of further faces: `base-2.jpg`, `base-3.jpg`, ...
+    exceptions: Mapping[int, str]  # by number, where that name is taken
 
     def of(self, number: int) -> str:
         """The name of a face, counted from 1."""
@@ -36,10 +36,10 @@ class FaceNames(NamedTuple):
 
 
 class Register:
-    """Names in use and whose they are.
+    """Names in use, and the photos that own them.
 
-    Names of two photos differ in more than case and accents' encoding, for macOS takes such names for one; unless the
-    photos' own names do not, for then the file system tells them apart.
+    Names of two photos differ in more than case and the encoding of accents, which macOS ignores. The exception: photos
+    with such names of their own, which their file system distinguishes.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Register:
         self.owners: dict[str, str] = {}
 
     def claim(self, name: str, path: str) -> bool:
-        """Take a name for a photo; False if it is another's."""
+        """Claim a name for a photo; False if another photo has it."""
         owner = _key(path)
         if name in self.names or self.owners.setdefault(_key(name), owner) != owner:
             return False
@@ -55,12 +55,12 @@ class Register:
         return True
 
     def claim_first(self, names: Iterable[str], path: str) -> str:
-        """Take the first of endless names that is free."""
+        """Claim the first free name of an endless series."""
         return next(name for name in names if self.claim(name, path))
 
 
 def face_names(photos: Sequence[str], suffix: str) -> dict[str, FaceNames]:
-    """The names of each photo's faces, as files that end with the suffix."""
+    """The file names of each photo's faces, with the given suffix."""
     ending = f".{suffix}"
     register = Register()
     folders = {PurePosixPath(folder) for folder in {dirname(path) for path in photos}}
@@ -90,7 +90,7 @@ def _first_names(photos: Sequence[str], ending: str, register: Register) -> dict
 
 
 def _bases(first: dict[str, str], ending: str) -> dict[str, str]:
-    """What the names of further faces begin with: the first face's name without its suffix, or less of it."""
+    """The beginning of further faces' names: the first face's name without its suffix, cut if too long."""
     register, room = Register(), FURTHER + len(ending)
     stems = {path: name.removesuffix(ending) for path, name in first.items()}
     short = {path: stem for path, stem in stems.items() if _fitting(stem, "", room) == stem}
@@ -101,7 +101,7 @@ def _bases(first: dict[str, str], ending: str) -> dict[str, str]:
 
 
 def _exceptions(bases: dict[str, str], ending: str, register: Register) -> dict[str, dict[int, str]]:
-    """The names of further faces, by photo and number, whose usual ones are taken by first faces or folders."""
+    """The names of further faces, by photo and number, where first faces or folders have the usual ones."""
     taken = [found for name in register.owners if (found := _NUMBERED.fullmatch(name)) and found[3] == ending]
     wanted = {found[1] for found in taken}
     owners: dict[str, list[str]] = defaultdict(list)
@@ -117,12 +117,12 @@ def _exceptions(bases: dict[str, str], ending: str, register: Register) -> dict[
 
 
 def _key(name: str) -> str:
-    """What is equal for names that some file systems take for one."""
+    """One key for all names that some file systems treat as the same."""
     return normalize("NFC", name.casefold())
 
 
 def _fitting(path: str, ending: str, room: int = 0) -> str:
-    """The path with the ending, and if its name leaves no room on a file system, the beginning of it with a hash."""
+    """The path with the ending; a name too long for a file system is cut and gets a hash."""
     folder, slash, name = path.rpartition("/")
     coded = name.encode("utf-8", "surrogateescape")
     most = LONGEST - len(ending) - room

@@ -1,9 +1,9 @@
-"""A folder of photos becomes a folder of faces: in parallel, restartable, and nothing left out in silence.
+"""Align a folder of photos to a folder of faces: in parallel, restartable, with every omission reported.
 
-Photos are taken in fixed chunks of their sorted order. A chunk's faces are written first, each under a hidden name and
-then renamed; its journal, with what became of each photo, comes last. So a run that was killed leaves whole faces and
-whole journals only, and the next one goes on with the first chunk that has no journal. What to do with photos without a
-face is decided at the end, from the journals: another policy needs no new detection.
+Photos are processed in fixed chunks of their sorted order. A chunk's faces are written first, each under a hidden name
+and then renamed; its journal, with the outcome of each photo, is written last. A killed run thus leaves complete faces
+and complete journals only, and the next run continues with the chunks without a journal. Photos without a face are
+handled at the end, from the journals: another policy needs no new detection.
 """
 
 import json
@@ -23,9 +23,10 @@ from sphereface.choices import ImageFormat, Misses, WhichFace
 from sphereface.contract import Alignment, Record
 from sphereface.data.aligning.face_names import FaceNames, face_names
 from sphereface.data.files.workers import mapping
+from sphereface.data.files.writing import whole_file
 from sphereface.data.lists.landmarks import read_landmarks, write_landmarks
 from sphereface.data.manifest import SetManifest, read_manifest, require_photos, write_manifest
-from sphereface.data.names import checked
+from sphereface.data.names import is_safe
 from sphereface.data.people import find_images
 from sphereface.errors import DataFormatError, JobFailed, UnreadableImage, UserError
 from sphereface.faces.detections import Detections, choose
@@ -36,7 +37,7 @@ from sphereface.hashes import sha256_of
 from sphereface.progress import Progress, silent
 
 CHUNK = 32  # photos; fixed, so that neither the number of workers nor a restart changes a bit
-PIXELS = 64_000_000  # decoded at a time
+PIXELS = 64_000_000  # of the photos decoded at a time
 JOURNAL = ".align"  # a folder in `out` while a run is unfinished
 REPORT, LANDMARKS = "report.json", "landmarks.txt"
 
@@ -45,7 +46,7 @@ Points = Sequence[tuple[float, float]]  # of a face
 
 @dataclass(frozen=True)
 class Job:
-    """What determines the faces that come out; a run can be taken up again by an equal job only."""
+    """The settings that determine the faces; only an equal job can continue a run."""
 
     photos: Path
     out: Path
@@ -61,7 +62,7 @@ class Job:
     quality: int = JPEG_QUALITY
 
     def settings(self) -> dict[str, str]:
-        """The choices, as the manifest records them."""
+        """The settings, as the manifest records them."""
         finder = "landmarks" if self.landmarks else self.detector
         shown: dict[str, object] = {"found by": finder, "choice": self.choice, "antialias": self.antialias}
         if finder == "mtcnn":
@@ -70,21 +71,20 @@ class Job:
         return {name: str(value) for name, value in shown.items()}
 
     def encode(self, face: Image) -> bytes:
-        """A face as it is stored."""
+        """A face in its file format."""
         return encode_png(face) if self.format == "png" else encode_jpeg(face, quality=self.quality)
 
     def digest(self, photos: Sequence[str]) -> str:
-        """A hash of the choices and of the photos, by name, size and time."""
+        """A hash of the settings and of the photos' names, sizes and times."""
         files = [(path, *_state(self.photos / path)) for path in photos]
         given = [_state(path) for path in (self.model, self.landmarks) if path]
         known = {**asdict(self), "photos": str(self.photos.resolve()), "out": ""}
-        text = json.dumps([CHUNK, __version__, known, files, given], default=str)
-        return sha256_of(text)
+        return sha256_of(json.dumps([CHUNK, __version__, known, files, given], default=str))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one photo; a dataclass, as the names of files need not be Unicode text."""
+    """The outcome of one photo; a dataclass, as pydantic wants Unicode text and file names need not be."""
 
     path: str
     found: int = 0  # faces
@@ -93,7 +93,7 @@ class Outcome:
 
 
 class AlignReport(Record):
-    """What became of all photos: each one without a face, with several, or unreadable is named."""
+    """The outcomes of all photos, with the name of each one without a face, with several, or unreadable."""
 
     photos: int
     found: int
@@ -102,26 +102,20 @@ class AlignReport(Record):
     several: dict[str, int]
     unreadable: dict[str, str]
     centre_crops: int = 0
-    ignored: tuple[str, ...] = ()  # files that are no images by their names
+    ignored: tuple[str, ...] = ()  # files without the suffix of an image
     unlisted: dict[str, list[Points]] = Field(default_factory=dict)  # points of photos that landmarks.txt cannot name
 
 
-def align_folder(
-    job: Job,
-    *,
-    misses: Misses = "skip",
-    workers: int = 1,
-    progress: Progress = silent,
-) -> AlignReport:
-    """Make the faces of a folder; `progress` hears how many photos of how many are done.
+def align_folder(job: Job, *, misses: Misses = "skip", workers: int = 1, progress: Progress = silent) -> AlignReport:
+    """Align the photos of a folder; `progress` gets the number of photos done, and of all photos.
 
-    `out` holds the photos' tree, `landmarks.txt`, `report.json`, and at last `manifest.json`.
+    `out` holds the photos' tree, `landmarks.txt`, `report.json`, and, written last, `manifest.json`.
     """
     targets(job.template, job.crop)  # unknown names are errors before any work
     photos, ignored = _list(job)
     digest = job.digest(photos)
     if job.landmarks is None:
-        _detector(job.detector, job.preset, job.model)  # one that cannot be had is an error before the folder is taken
+        _detector(job.detector, job.preset, job.model)  # an unavailable one is an error before the folder is claimed
     if _claim(job, digest):
         progress(len(photos), len(photos))
         return AlignReport.model_validate_json((job.out / REPORT).read_bytes())
@@ -144,28 +138,25 @@ def align_folder(
 def _list(job: Job) -> tuple[list[str], list[str]]:
     here, there = job.photos.resolve(), job.out.resolve()
     if here == there or here in there.parents or there in here.parents:
-        raise UserError(f"photos {job.photos} and faces {job.out} lie in each other; choose a folder beside it")
+        raise UserError(f"photos {job.photos} and faces {job.out}: one contains the other; choose a folder beside it")
     require_photos(job.photos)
     photos, ignored = find_images(job.photos)
     if not photos:
         raise DataFormatError(f"{job.photos}: no photo below it; wanted .jpg, .png, .webp, .bmp or .tif files")
     strangers = sorted(set(_given(job.landmarks)) - set(photos)) if job.landmarks else []
     if strangers:
-        raise DataFormatError(
-            f"{job.landmarks}: {len(strangers):,} of its lines name no photo below {job.photos}, such as {strangers[0]}"
-        )
+        found = f"{len(strangers):,} of its lines name no photo below {job.photos}, such as {strangers[0]}"
+        raise DataFormatError(f"{job.landmarks}: {found}; wanted paths relative to that folder")
     return photos, ignored
 
 
 def _claim(job: Job, digest: str) -> bool:
-    """Take the folder for this job, or refuse one that holds something else; True if all is done already."""
+    """Claim the folder for this job, or refuse one with other contents; True if the job is done."""
     signature = job.out / JOURNAL / "job"
     if signature.is_file():
         if signature.read_text() != digest:
-            raise UserError(
-                f"{job.out} holds an unfinished run with other choices, other photos or another version; "
-                "finish that one, or choose a new folder"
-            )
+            found = "an unfinished run with other settings, other photos or another version"
+            raise UserError(f"{job.out} holds {found}; finish that one, or choose a new folder")
         return False
     if job.out.exists() and any(path.name != JOURNAL for path in job.out.iterdir()):
         manifest = read_manifest(job.out)
@@ -173,14 +164,13 @@ def _claim(job: Job, digest: str) -> bool:
             return True
         raise UserError(f"{job.out} holds something else; choose a new or empty folder")
     signature.parent.mkdir(parents=True, exist_ok=True)
-    part = signature.with_suffix(".part")
-    part.write_text(digest)
-    part.replace(signature)
+    with whole_file(signature) as file:
+        file.write(digest.encode())
     return False
 
 
 class Chunk(NamedTuple):
-    """Some photos of a job, with what their faces are called."""
+    """Some photos of a job, with the names of their faces."""
 
     job: Job
     number: int
@@ -188,11 +178,11 @@ class Chunk(NamedTuple):
 
     @property
     def journal(self) -> Path:
-        """The file that says what became of them."""
+        """The file with the photos' outcomes."""
         return self.job.out / JOURNAL / f"{self.number:08d}.json"
 
     def write(self, path: Path, data: bytes) -> None:
-        """Put bytes under a name, whole or not at all; the hidden name is the chunk's own, so no two writers meet."""
+        """Write a file atomically; the hidden name is the chunk's own, so that writers do not collide."""
         path.parent.mkdir(parents=True, exist_ok=True)
         part = self.job.out / JOURNAL / f"{self.number}.part"
         part.write_bytes(data)
@@ -210,7 +200,7 @@ def align_chunk(chunk: Chunk) -> None:
 
 
 def _decoded(chunk: Chunk, outcomes: list[Outcome]) -> Iterator[dict[str, Image]]:
-    """The photos of a chunk, as many at a time as the memory should hold; unreadable ones go to the outcomes."""
+    """The photos of a chunk, in batches of about `PIXELS`; unreadable ones go to the outcomes."""
     photos: dict[str, Image] = {}
     pixels = 0
     for path in chunk.names:
@@ -235,7 +225,7 @@ def _find(job: Job, photos: dict[str, Image]) -> list[Detections]:
 
 
 def _listed(points: Float64) -> Detections:
-    """Given landmarks (N, 5, 2) as if a detector had found them."""
+    """Given landmarks (N, 5, 2) as detections."""
     boxes = np.concatenate([points.min(axis=1), points.max(axis=1)], axis=1)
     return Detections(boxes.astype(np.float32), np.ones(len(points), np.float32), points.astype(np.float32))
 
@@ -254,7 +244,7 @@ def _write_faces(chunk: Chunk, path: str, photo: Image, found: Detections) -> Ou
 def _finish(
     job: Job, digest: str, outcomes: list[Outcome], names: dict[str, FaceNames], ignored: list[str], misses: Misses
 ) -> AlignReport:
-    """From journals to report, landmark list and manifest."""
+    """Write report, landmark list and manifest from the outcomes."""
     last = Chunk(job, -1, names)
     none = [outcome.path for outcome in outcomes if not outcome.found and not outcome.reason]
     unreadable = {_shown(outcome.path): outcome.reason for outcome in outcomes if outcome.reason}
@@ -292,16 +282,12 @@ def _finish(
 
 
 def _listable(path: str) -> bool:
-    """Whether a list of lines can hold a photo's name."""
-    try:
-        checked(path, "a list")
-    except DataFormatError:
-        return False
-    return path == path.strip().removeprefix("\ufeff")
+    """True if a list of lines can hold a photo's name."""
+    return is_safe(path) and path == path.strip().removeprefix("\ufeff")
 
 
 def _shown(path: str) -> str:
-    r"""A photo's name as text; a byte that is no UTF-8, as old archives have them, becomes `\udce9`."""
+    r"""A photo's name as text; a byte that is not UTF-8, as in old archives, becomes `\udce9`."""
     return path.encode("utf-8", "backslashreplace").decode()
 
 
@@ -309,7 +295,7 @@ def _state(path: Path) -> tuple[int, int]:
     try:
         state = path.stat()
     except OSError:
-        return -1, -1  # a link to nothing, say: reading it gives the reason
+        return -1, -1  # such as a broken link: reading it gives the reason
     return state.st_size, state.st_mtime_ns
 
 
@@ -318,6 +304,4 @@ def _detector(name: str, preset: str, model: Path | None) -> Detector:
     return Detector(name, preset, model, threads=1)
 
 
-@lru_cache(maxsize=2)
-def _given(path: Path) -> dict[str, Float64]:
-    return read_landmarks(path)
+_given = lru_cache(maxsize=2)(read_landmarks)

@@ -1,1 +1,1 @@
-"""Files: read at any place, written whole or not at all, by several processes."""
+"""Files: read by offset, written atomically, shared by several processes."""

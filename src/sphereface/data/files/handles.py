@@ -1,4 +1,4 @@
-"""Files that are read at any place, by any process."""
+"""Files read by offset and length, from any thread or process."""
 
 import os
 import threading
@@ -12,10 +12,10 @@ _seeking = threading.Lock()
 
 
 class ByteFile:
-    """A file whose parts are read by offset and length; every length is checked before memory is asked for.
+    """A file read by offset and length; every length is checked before memory is allocated.
 
-    It is opened at the first read and again in whatever process it is sent to. Reads share no position, so threads and
-    forked workers may use one file at once. With `keep=False` it is opened for each read: for sets of very many files.
+    It is opened at the first read in each process. Reads share no position, so threads and forked workers may use one
+    file at once. With `keep=False` it is opened for each read: for sets of very many files.
     """
 
     def __init__(self, path: str | Path, *, keep: bool = True) -> None:
@@ -25,22 +25,28 @@ class ByteFile:
         try:
             self.size = self.path.stat().st_size
         except OSError as error:
-            raise DataFormatError(f"{self.path}: cannot be read ({error.strerror})") from error
+            raise self.wrong(f"cannot be read ({error.strerror})") from error
 
     def read(self, offset: int, length: int) -> bytes:
         """Exactly `length` bytes from `offset` on."""
-        if offset < 0 or length < 0 or offset + length > self.size:
-            raise DataFormatError(
-                f"{self.path}: cut off: {length:,} bytes wanted at {offset:,}, the file has {self.size:,}; "
-                "copy or download it again"
-            )
+        self.require(offset, length)
         try:
             data = self._read(offset, length)
         except OSError as error:
-            raise DataFormatError(f"{self.path}: cannot be read ({error.strerror})") from error
+            raise self.wrong(f"cannot be read ({error.strerror})") from error
         if len(data) != length:
-            raise DataFormatError(f"{self.path}: became shorter while it was read")
+            raise self.wrong("became shorter while it was read; copy or download it again")
         return data
+
+    def require(self, offset: int, length: int) -> None:
+        """Raise unless the file has `length` bytes from `offset` on."""
+        if offset < 0 or length < 0 or offset + length > self.size:
+            found = f"{length:,} bytes wanted at {offset:,}, the file has {self.size:,}"
+            raise self.wrong(f"cut off: {found}; copy or download it again")
+
+    def wrong(self, problem: str) -> DataFormatError:
+        """The error that names this file."""
+        return DataFormatError(f"{self.path}: {problem}")
 
     def _read(self, offset: int, length: int) -> bytes:
         if self.keep:
@@ -54,7 +60,7 @@ class ByteFile:
         if file is None:
             new = FileIO(self.path)
             file = self._open.setdefault(process, new)
-            if file is not new:  # another thread was quicker
+            if file is not new:  # another thread opened it first
                 new.close()
         return file
 

@@ -1,5 +1,6 @@
-"""Lists as numbered lines, so that whatever is wrong with one can name it."""
+"""Lists as numbered lines, so that an error can name its line, and the numbers in them."""
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,15 @@ class Line(NamedTuple):
     number: int
     text: str
 
+    @classmethod
+    def decoded(cls, path: Path, number: int, raw: bytes) -> "Line":
+        """A line from its bytes in UTF-8."""
+        try:
+            text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            raise DataFormatError(f"{path}:{number}: no UTF-8 text; save the list as UTF-8") from None
+        return cls(path, number, text.removesuffix("\n").removesuffix("\r"))
+
     def wrong(self, *wanted: object) -> DataFormatError:
         """The error that names this line: what came, what was wanted."""
         return DataFormatError(f"{self}: {self.text[:120]!r}; wanted ", *wanted)
@@ -28,21 +38,17 @@ class Line(NamedTuple):
 
 
 def read_lines(path: Path, *, limit: int = LIMIT) -> Iterator[Line]:
-    r"""All lines that hold something; only `\n` and `\r\n` end one, as names may hold rarer line ends."""
+    r"""All lines that are not blank; only `\n` and `\r\n` end one, as names may hold rarer line ends."""
     with open_list(path, limit=limit) as file:
         for number, raw in enumerate(file, start=1):
-            try:
-                text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError:
-                raise DataFormatError(f"{path}:{number}: no UTF-8 text; save the list as UTF-8") from None
-            text = text.removesuffix("\n").removesuffix("\r")
-            if text.strip():
-                yield Line(path, number, text)
+            line = Line.decoded(path, number, raw)
+            if line.text.strip():
+                yield line
 
 
 @contextmanager
 def open_list(path: Path, *, limit: int = LIMIT) -> Iterator[BinaryIO]:
-    """A list to read, of at most `limit` bytes."""
+    """Open a list of at most `limit` bytes."""
     try:
         file = path.open("rb")
     except OSError as error:
@@ -59,7 +65,16 @@ def whole_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
+def finite_number(text: str) -> float | None:
+    """A finite number, or None; `float` itself takes underscores and other scripts' digits."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and text.isascii() and "_" not in text else None
+
+
 def label_of(text: str) -> int | None:
-    """A label, or None for what is no whole number below the largest that all formats hold."""
+    """A label, or None unless the text is a whole number below `LABELS`."""
     number = whole_number(text)
     return number if number is not None and number < LABELS else None

@@ -1,4 +1,4 @@
-"""A map over processes that end with their parent, however it ends."""
+"""A map over worker processes that end with their parent, even if it is killed."""
 
 import multiprocessing
 import os
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 Mapping = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
@@ -15,32 +16,25 @@ Mapping = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 @contextmanager
 def mapping(workers: int, *, chunk: int = 1) -> Iterator[Mapping]:
-    """An ordered map over some processes, or over this one; tasks go out `chunk` at a time."""
+    """An ordered map over `workers` processes, or in this one, for use inside the block; tasks are sent in chunks."""
     if workers <= 1:
         yield map
         return
     context = multiprocessing.get_context("spawn")  # fork would copy locks that other threads hold
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin)
     try:
-        yield lambda function, tasks: _ordered(pool, function, tasks, chunk)
+        yield partial(pool.map, chunksize=chunk)
+    except BrokenProcessPool as error:
+        raise RuntimeError(
+            "a worker process exited without a result (out of memory, or killed); finished tasks are kept: run it "
+            "again, with fewer workers if memory was short"
+        ) from error
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _ordered(
-    pool: ProcessPoolExecutor, function: Callable[[Any], Any], tasks: Iterable[Any], chunk: int
-) -> Iterator[Any]:
-    try:
-        yield from pool.map(function, tasks, chunksize=chunk)
-    except BrokenProcessPool as error:
-        raise RuntimeError(
-            "a worker process died (out of memory, or killed); what it had finished is kept: run it again, "
-            "with fewer workers if memory was short"
-        ) from error
-
-
 def _begin() -> None:
-    """What each process does first: leave Ctrl-C to the parent, and watch over the parent's end."""
+    """Initialise a worker: the parent handles Ctrl-C, OpenCV uses one thread, and the worker ends with the parent."""
     import cv2
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)

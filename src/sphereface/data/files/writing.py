@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, with the modes that they should have.
+"""Atomic writing: a file or folder appears complete or not at all, with the right mode.
 
 A new file gets 0666 less the umask, as from any program; a private one, which holds features or weights of a run, gets
 0600. The kernel applies the mode when it makes the file, so that it is never more open, not even while it is written.
@@ -9,7 +9,7 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -24,9 +24,9 @@ PUBLIC, PRIVATE = 0o666, 0o600
 
 @contextmanager
 def whole_file(path: str | Path, *, private: bool = False) -> Iterator[BinaryIO]:
-    """A file to write, which takes its place, and the place of an older one, only when all of it is on the disk.
+    """A file to write, moved to its path, over an older file, once all of it is on the disk.
 
-    It gets the older one's mode; where there is none, `private` decides.
+    It gets the older file's mode; the mode of a new file depends on `private`.
     """
     path = Path(path)
     older = path.stat().st_mode & 0o777 if path.exists() else None
@@ -52,8 +52,14 @@ def _new_part(path: Path, mode: int) -> BinaryIO:
             return open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode))
 
 
+def write_lines(path: str | Path, lines: Iterable[str]) -> None:
+    """Write a list of lines in UTF-8, atomically."""
+    with whole_file(path) as file:
+        file.writelines(f"{line}\n".encode() for line in lines)
+
+
 def open_private(path: Path) -> BinaryIO:
-    """A file to read and write from its beginning; if it is not there, a private one is made."""
+    """A file to read and write from its beginning; a missing one is created as private."""
     return open(path, "r+b", opener=lambda name, flags: os.open(name, flags | os.O_CREAT, PRIVATE))
 
 
@@ -78,7 +84,7 @@ def sync(handle: int) -> None:
 
 @contextmanager
 def new_folder(path: str | Path) -> Iterator[Path]:
-    """A folder to fill, which takes its place when the block is done; the place must be free or an empty folder."""
+    """A folder to fill, moved to its path after the block; the path must be free or an empty folder."""
     path = Path(path)
     _refuse(path, unless=path.is_dir() and not any(path.iterdir()))
     with beside(path) as room:
@@ -92,9 +98,9 @@ def new_folder(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def new_files(path: Path, *others: Path) -> Iterator[Path]:
-    """A folder to make a file in, and others that belong to it: they move to the path's folder when the block is done.
+    """A temporary folder to write a file and its companions in; they move beside the path after the block.
 
-    None of their places may be taken. The file itself comes last: where it is, the others are.
+    All of their paths must be free. The file itself moves last: where it is, the others are.
     """
     for place in (path, *others):
         _refuse(place)
@@ -111,7 +117,7 @@ def new_files(path: Path, *others: Path) -> Iterator[Path]:
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """A hidden folder beside a path, and so on the same disk; it is gone after the block."""
+    """A hidden temporary folder beside a path, and so on the same disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     room = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
     try:
@@ -122,4 +128,4 @@ def beside(path: Path) -> Iterator[Path]:
 
 def _refuse(path: Path, *, unless: bool = False) -> None:
     if os.path.lexists(path) and not unless:
-        raise UserError(f"{path} is there already, and nothing is written over; choose a new name or an empty folder")
+        raise UserError(f"{path} exists already and is not overwritten; choose a new name or an empty folder")

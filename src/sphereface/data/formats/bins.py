@@ -1,8 +1,8 @@
 """InsightFace's pair sets, `.bin`: a pickle of (encoded images, two for each pair; whether each pair is one person).
 
-A pickle is a program, so none is run here. A small reader of our own knows the few opcodes that lists, tuples, bytes,
-numbers and names need; names of functions stay names, and five of them, by which Python 2, Python 3 and NumPy
-write bytes and booleans, are understood. Anything else is refused before anything happens.
+A pickle is a program, so none is run here. A small reader knows the few opcodes of lists, tuples, bytes, numbers and
+names. Functions are never looked up: the few names by which Python 2, Python 3 and NumPy write bytes and booleans are
+interpreted, and anything else is refused.
 """
 
 import struct
@@ -13,12 +13,12 @@ from pathlib import Path
 
 from sphereface.data.files.handles import ByteFile
 from sphereface.data.files.writing import whole_file
-from sphereface.errors import DataFormatError, UserError
+from sphereface.errors import UserError
 from sphereface.faces.images import LIMITS
 
 LIMIT = 1 << 31  # bytes of a file; the known sets have about a hundredth of that
 STEPS = 5_000_000  # opcodes; two images, a flag and their bookkeeping take six
-SHORT = 8  # letters of an array's type, and its axes: what is named again and again must not be long
+SHORT = 8  # limit of letters in an array's type, and of its axes: a pickle may repeat both very often
 
 
 @dataclass(frozen=True)
@@ -37,21 +37,20 @@ class PairSet:
 
 
 def read_bin(path: str | Path, *, limit: int = LIMIT, steps: int = STEPS) -> PairSet:
-    """The pairs of a `.bin` file, from Python 2 or 3; nothing in the file is ever run.
+    """The pairs of a `.bin` file, from Python 2 or 3; nothing in the file is run.
 
-    A file of over `limit` bytes is refused unread, and a pickle of over `steps` opcodes.
+    A file of more than `limit` bytes, or a pickle of more than `steps` opcodes, is refused.
     """
-    path = Path(path)
     file = ByteFile(path)
     if file.size > limit:
-        raise DataFormatError(f"{path}: {file.size:,} bytes; wanted a set of pairs, of at most {limit:,}")
+        raise file.wrong(f"{file.size:,} bytes; wanted a set of pairs, of at most {limit:,}")
     data = file.read(0, file.size)
     try:
         return _pair_set(_Reader(data).load(steps))
     except (_Refused, UserError) as problem:
-        raise DataFormatError(f"{path}: {problem}") from None
-    except LookupError:  # a stack or a memory without what an opcode wants
-        raise DataFormatError(f"{path}: no whole pickle; copy or download it again") from None
+        raise file.wrong(str(problem)) from None
+    except LookupError:  # the stack or the memory lacks an opcode's operand
+        raise file.wrong("incomplete pickle; copy or download it again") from None
 
 
 def write_bin(path: str | Path, pairs: PairSet) -> None:
@@ -68,13 +67,13 @@ def write_bin(path: str | Path, pairs: PairSet) -> None:
 
 
 class _Refused(Exception):
-    """What is wrong with a pickle; `read_bin` adds whose it is."""
+    """The reason to refuse a pickle; `read_bin` adds its path."""
 
 
 class _Function(Enum):
-    """What a pickle may name; each is dealt with by `_Reader.reduce`, and never called."""
+    """Functions that a pickle may name; `_Reader.reduce` interprets them, and none is called."""
 
-    ENCODE = auto()  # bytes, as Python 3 writes them for Python 2: text whose letters are the bytes
+    ENCODE = auto()  # bytes, as Python 3 writes them for Python 2: text with a letter for each byte
     ARRAY = auto()
     NEW_ARRAY = auto()
     ARRAY_OF_BYTES = auto()
@@ -102,7 +101,7 @@ class _Kind:
 
 @dataclass
 class _Array:
-    """A NumPy array as a pickle tells of it."""
+    """A NumPy array as a pickle describes it."""
 
     kind: _Kind | None = None
     data: bytes = b""
@@ -114,33 +113,30 @@ class _Reader:
 
     data: bytes
     place: int = 0
-    made: int = 0  # bytes decoded so far: each letter of text may become a byte once, or a short file could make many
+    made: int = 0  # bytes decoded so far; limited by the file's size, or a short file could fill the memory
     stack: list[object] = field(default_factory=list)
     marks: list[int] = field(default_factory=list)
     memory: dict[int, object] = field(default_factory=dict)
 
     def load(self, steps: int) -> object:
-        """What the pickle holds."""
+        """The pickled value."""
         for _ in range(steps):
             opcode = self.take(1)
             if opcode == b".":
                 return self.pop()
             if opcode not in _OPCODES:
-                raise _Refused(
-                    f"a pickle with opcode {opcode!r} at {self.place - 1:,}, which no pair set needs; refused"
-                )
+                found = f"opcode {opcode!r} at {self.place - 1:,}"
+                raise _Refused(f"a pickle with {found}, which no pair set needs; refused")
             _OPCODES[opcode](self)
         raise _Refused(f"a pickle of over {steps:,} steps; refused")
 
     def take(self, length: int) -> bytes:
-        """The next bytes."""
         if length < 0 or self.place + length > len(self.data):
-            raise _Refused("no whole pickle: cut off; copy or download it again")
+            raise _Refused("incomplete pickle: cut off; copy or download it again")
         self.place += length
         return self.data[self.place - length : self.place]
 
     def number(self, length: int, *, signed: bool = False) -> int:
-        """The next bytes as a number."""
         return int.from_bytes(self.take(length), "little", signed=signed)
 
     def line(self) -> str:
@@ -151,7 +147,6 @@ class _Reader:
         return self.take(end + 1 - self.place)[:-1].decode("latin-1")
 
     def push(self, value: object) -> None:
-        """Put a value on the stack."""
         self.stack.append(value)
 
     def pop(self) -> object:
@@ -195,14 +190,14 @@ class _Reader:
     def look_up(self, module: object, name: object) -> None:
         """Push the stand-in for a function, if it is one of those that pair sets name."""
         if not isinstance(module, str) or not isinstance(name, str):
-            raise _Refused("a pickle that asks for what is no name; refused, nothing was run")
+            raise _Refused("a pickle that looks up a function without a name; refused, nothing was run")
         if (module, name) not in _FUNCTIONS:
-            asked = f"{module[:80]}.{name[:80]}"
-            raise _Refused(f"a pickle that asks for {asked!r}, which no pair set needs; refused, nothing was run")
+            function = f"{module[:80]}.{name[:80]}"
+            raise _Refused(f"a pickle that asks for {function!r}, which no pair set needs; refused, nothing was run")
         self.push(_FUNCTIONS[module, name])
 
     def reduce(self) -> None:
-        """Push what a call would give, for the few calls whose meaning is known."""
+        """Push the result of a call, for the few known calls."""
         function, arguments = self.pop_many(2)
         match function, arguments:
             case _Function.ENCODE, (str(letters), "latin1" | "latin-1" | b"latin1" | b"latin-1"):
@@ -218,13 +213,13 @@ class _Reader:
             case _Function.SCALAR, (_Kind(code="b1"), bytes(data)) if len(data) == 1:
                 self.push(data != b"\0")
             case _:
-                raise _Refused("a pickle that calls what no pair set needs; refused, nothing was run")
+                raise _Refused("a pickle with a call that no pair set needs; refused, nothing was run")
 
     def encode(self, letters: str) -> bytes:
-        """Text as the bytes that its letters stand for."""
+        """Text as bytes, one for each letter."""
         self.made += len(letters)
         if self.made > len(self.data):
-            raise _Refused("a pickle that unfolds to more than its own size; refused")
+            raise _Refused("a pickle that expands to more than its own size; refused")
         try:
             return letters.encode("latin-1")
         except UnicodeEncodeError:
@@ -235,11 +230,11 @@ class _Reader:
         state = self.pop()
         match self.stack[-1], state:
             case _Kind(), tuple():
-                return  # byte order and fields, of which a type of one byte has none
+                return  # byte order and fields, which do not matter for a type of one byte
             case _Array() as array, (int(), tuple(shape), _Kind() as kind, int(), bytes(data)) if _is_a_row(shape):
                 array.kind, array.data = kind, data
             case _:
-                raise _Refused("a pickle that changes what no pair set holds; refused, nothing was run")
+                raise _Refused("a pickle that sets the state of an unknown object; refused, nothing was run")
 
 
 _OPCODES: dict[bytes, Callable[[_Reader], object]] = {
@@ -259,7 +254,7 @@ _OPCODES: dict[bytes, Callable[[_Reader], object]] = {
     b"B": lambda to: to.push(to.take(to.number(4))),
     b"C": lambda to: to.push(to.take(to.number(1))),
     b"\x8e": lambda to: to.push(to.take(to.number(8))),
-    b"\x96": lambda to: to.push(to.take(to.number(8))),  # what an array holds, since protocol 5
+    b"\x96": lambda to: to.push(to.take(to.number(8))),  # the bytes of an array, since protocol 5
     b"X": lambda to: to.text(to.number(4)),
     b"\x8c": lambda to: to.text(to.number(1)),
     b"\x8d": lambda to: to.text(to.number(8)),
@@ -285,7 +280,7 @@ _OPCODES: dict[bytes, Callable[[_Reader], object]] = {
 
 
 def _pair_set(value: object) -> PairSet:
-    """The pairs, if a pickle held such."""
+    """The pairs in a pickled value."""
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise _Refused("a pickle of something else; wanted (images, whether each pair is one person)")
     images = tuple(_image(image) for image in _items(value[0]))
@@ -294,7 +289,7 @@ def _pair_set(value: object) -> PairSet:
 
 
 def _is_a_row(shape: tuple[object, ...]) -> bool:
-    """Whether an array's items are all in one row, as those of a file are; decoded pixels are not."""
+    """True if an array's items are in one row, like the bytes of a file; decoded pixels are not."""
     return len(shape) <= SHORT and sum(1 for length in shape if length != 1) <= 1
 
 
@@ -315,5 +310,5 @@ def _image(value: object) -> bytes:
 
 def _flag(value: object) -> bool:
     if value not in (0, 1):  # True and False are among these
-        raise _Refused("a pickle with something else among its booleans")
+        raise _Refused("a pickle with something else among its booleans; wanted true or false for each pair")
     return bool(value)

@@ -7,23 +7,22 @@ import numpy as np
 
 from sphereface.data.files.lines import Line, label_of, read_lines
 from sphereface.data.files.writing import whole_file
-from sphereface.data.names import LABELS, checked, people_by_folder
-from sphereface.data.people import FaceSet
+from sphereface.data.names import LABELS, checked, checked_line, people_by_folder
+from sphereface.data.people import FaceSet, ImageFiles
 from sphereface.errors import DataFormatError
-from sphereface.faces.images import read_bytes
 from sphereface.progress import Progress, silent
 
 
-class ListSet:
-    """Images that a Caffe list names, `path label` on each line; paths begin at `root`, else where the list is.
+class ListSet(ImageFiles):
+    """Images of a Caffe list, `path label` on each line; paths begin at `root`, by default the list's folder.
 
-    People are called as their folders if each has one of their own, else by their labels.
+    People are named after their folders if each has one of their own, else after their labels.
     """
 
     def __init__(self, path: str | Path, root: str | Path | None = None) -> None:
         path = Path(path)
         self.root = path.parent if root is None else Path(root)
-        self.paths: list[str] = []
+        self.paths = []
         labels = array("q")
         for line in read_lines(path):
             name, label = _parse_image(line)
@@ -33,10 +32,6 @@ class ListSet:
             raise DataFormatError(f"{path}: no image in the list; wanted `path label` on each line")
         self.labels = np.array(labels, dtype=np.int64)
         self.people = people_by_folder(self.paths, self.labels)
-
-    def read(self, index: int) -> bytes:
-        """The bytes of one file."""
-        return read_bytes(self.root / self.paths[index])
 
 
 def _parse_image(line: Line) -> tuple[str, int]:
@@ -48,19 +43,14 @@ def _parse_image(line: Line) -> tuple[str, int]:
 
 
 def _below(root: Path, name: str) -> str:
-    """A path as seen from the root, if it is an absolute one below it."""
-    path = PurePosixPath(name)
-    if path.is_absolute() and path.is_relative_to(root.absolute().as_posix()):
-        return path.relative_to(root.absolute().as_posix()).as_posix()
-    return name
+    """A path relative to the root, if it is absolute and below it."""
+    path, start = PurePosixPath(name), root.absolute().as_posix()
+    return path.relative_to(start).as_posix() if path.is_absolute() and path.is_relative_to(start) else name
 
 
 def write_list(path: Path, faces: FaceSet, *, progress: Progress = silent) -> None:
-    """Write a Caffe list of a set's images; it names them and holds none."""
+    """Write a Caffe list of a set: the paths and labels of its images, without their bytes."""
     with whole_file(path) as file:
         for index, label in enumerate(faces.labels.tolist()):
-            name = checked(faces.paths[index], path)
-            if name != name.strip():
-                raise DataFormatError(f"{path}: the name {name!r}; a list of lines cannot hold a space at its ends")
-            file.write(f"{name} {label}\n".encode())
+            file.write(f"{checked_line(faces.paths[index], path)} {label}\n".encode())
             progress(index + 1, len(faces.paths))

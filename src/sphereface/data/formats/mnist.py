@@ -1,4 +1,4 @@
-"""MNIST's idx files, plain or gzipped: the digits on which section 3 of the paper draws its features."""
+"""MNIST's idx files, plain or gzipped: the digits of the feature plots in section 3 of the paper."""
 
 import gzip
 import math
@@ -25,7 +25,7 @@ TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: 
 
 
 class MnistSet:
-    """Digits as people: images called `7/00042.png`; `path` is a file of images, or a folder with one."""
+    """Digits as people, with images `7/00042.png`; `path` is a file of images, or a folder with one."""
 
     def __init__(self, path: str | Path) -> None:
         path = Path(path)
@@ -39,9 +39,8 @@ class MnistSet:
         if max(self.images.shape[1:]) > SIDE:
             raise DataFormatError(f"{images}: images {self.images.shape[1:]}; wanted at most {SIDE:,} pixels a side")
         if digits.shape != self.images.shape[:1] or digits.dtype != np.uint8:
-            raise DataFormatError(
-                f"{images}: {len(self.images):,} images; its labels are {digits.dtype} {digits.shape}"
-            )
+            wanted = f"wanted uint8, one for each of {len(self.images):,} images"
+            raise DataFormatError(f"{images}: labels {digits.dtype} {digits.shape}; {wanted}")
         self.labels = digits.astype(np.int64)
         self.people = numbers(max(10, int(self.labels.max()) + 1))
         width = len(str(len(digits) - 1))
@@ -60,21 +59,19 @@ def find_images(folder: Path) -> Path | None:
 
 def _beside(images: Path) -> Path:
     """The labels of a file of images; either may be gzipped."""
-    name = images.name.replace(IMAGES, LABELS)
-    other = name.removesuffix(".gz") if name.endswith(".gz") else f"{name}.gz"
-    return next(
-        (path for path in (images.with_name(name), images.with_name(other)) if path.is_file()), images.with_name(name)
-    )
+    labels = images.with_name(images.name.replace(IMAGES, LABELS))
+    other = labels.with_suffix("") if labels.suffix == ".gz" else labels.with_name(f"{labels.name}.gz")
+    return other if other.is_file() and not labels.is_file() else labels
 
 
 def read_idx(path: str | Path) -> NDArray[Any]:
-    """The array in an idx file, in this machine's byte order; memory is asked for only as bytes arrive."""
+    """The array in an idx file, in this machine's byte order; memory is allocated only as bytes arrive."""
     path = Path(path)
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             return _read_array(file, path)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataFormatError(f"{path}: no whole gzip file ({error}); copy or download it again") from error
+        raise DataFormatError(f"{path}: damaged gzip file ({error}); copy or download it again") from error
     except OSError as error:
         raise DataFormatError(f"{path}: cannot be read ({error.strerror})") from error
 
@@ -82,9 +79,8 @@ def read_idx(path: str | Path) -> NDArray[Any]:
 def _read_array(file: BinaryIO | gzip.GzipFile, path: Path) -> NDArray[Any]:
     magic = file.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in TYPES or not 1 <= magic[3] <= 8:
-        raise DataFormatError(
-            f"{path}: starts with {magic.hex()!r}; wanted 0000, a known type and 1 to 8 axes: no idx file"
-        )
+        wanted = "wanted an idx file: 0000, a known type and 1 to 8 axes"
+        raise DataFormatError(f"{path}: starts with {magic.hex()!r}; {wanted}")
     dtype = np.dtype(TYPES[magic[2]])
     axes = file.read(4 * magic[3])
     if len(axes) < 4 * magic[3]:

@@ -1,6 +1,6 @@
-"""RecordIO, the container of mxnet: records with a magic number, a length, and an image's header within.
+"""RecordIO, the container of mxnet: records with a magic number, a length, and an image with its header.
 
-A record is `magic, flag and length, bytes, padding to four`. Where the bytes hold the magic number themselves, on a
+A record is `magic, flag and length, bytes, padding to four`. Where the bytes contain the magic number, on a
 multiple of four, the writer cuts the record there and drops those four bytes: its parts carry the flags 1, 2, ..., 2,
 3, and the reader puts the number back between them.
 """
@@ -20,13 +20,14 @@ _PART = struct.Struct("<4sI")
 _ENTRY = struct.Struct("<IfQQ")  # flag, label, id, id2
 HEAD = _ENTRY.size + 8  # bytes of an entry that hold up to two labels
 
-LIMIT = LIMITS.bytes + HEAD  # of one record, in bytes
+LIMIT = LIMITS.bytes + HEAD  # bytes of one record
 
 
 class Entry(NamedTuple):
-    """What a record says: its labels (one, or the first two), its own number, and the image.
+    """The contents of a record: its labels (one, or the first two), its own number, and the image.
 
-    Records about the set have no image: record 0 names the records about people, and those name their images' range.
+    Records about the set have no image: record 0 has the range of the people's records, and each of these has the range
+    of a person's images.
     """
 
     labels: tuple[float, ...]
@@ -35,12 +36,12 @@ class Entry(NamedTuple):
 
     @property
     def is_about_the_set(self) -> bool:
-        """Whether the labels are a range of records."""
+        """True if the labels are a range of records."""
         return len(self.labels) == 2 and not self.image
 
 
 def pack_record(data: bytes) -> bytes:
-    """One record as it stands in the file."""
+    """One record as the bytes of the file."""
     if len(data) > LIMIT:
         raise DataFormatError(f"a record of {len(data):,} bytes; the limit is {LIMIT:,}")
     cuts = list(_cuts(data))
@@ -62,14 +63,14 @@ def _cuts(data: bytes) -> Iterator[int]:
 
 
 def read_record(file: ByteFile, offset: int, *, most: int | None = None) -> tuple[bytes, int]:
-    """The record at an offset and the offset after it; with `most`, only so many of its first bytes."""
+    """The record at an offset, or its first `most` bytes, and the offset after it."""
     parts: list[bytes] = []
     start, total = offset, 0
     while True:
         flag, length = _part(file, offset, begun=bool(parts))
         total += length + (len(MAGIC) if parts else 0)
         if total > LIMIT and most is None:
-            raise DataFormatError(f"{file.path}: the record at {start:,} has over {LIMIT:,} bytes")
+            raise file.wrong(f"the record at {start:,} has over {LIMIT:,} bytes")
         parts.append(file.read(offset + _PART.size, length if most is None else min(length, most)))
         offset += _PART.size + length + -length % 4
         if flag in (WHOLE, LAST) or (most is not None and total >= most):
@@ -81,22 +82,16 @@ def _part(file: ByteFile, offset: int, *, begun: bool) -> tuple[int, int]:
     magic, word = _PART.unpack(file.read(offset, _PART.size))
     flag, length = word >> LENGTH_BITS, word & (1 << LENGTH_BITS) - 1
     if magic != MAGIC:
-        raise DataFormatError(
-            f"{file.path}: {magic.hex()} at {offset:,}; wanted {MAGIC.hex()}, the magic number of a record: "
-            "no record file, or a damaged one"
-        )
+        wanted = f"wanted {MAGIC.hex()}, the magic number of a record"
+        raise file.wrong(f"{magic.hex()} at {offset:,}; {wanted}: not a record file, or a damaged one")
     if flag not in ((MIDDLE, LAST) if begun else (WHOLE, FIRST)):
-        raise DataFormatError(f"{file.path}: a part with flag {flag} at {offset:,}; its record is not whole")
-    if offset + _PART.size + length > file.size:
-        raise DataFormatError(
-            f"{file.path}: cut off: the record at {offset:,} has {length:,} bytes, the file ends at {file.size:,}; "
-            "copy or download it again"
-        )
+        raise file.wrong(f"a part with flag {flag} at {offset:,}; its record is incomplete")
+    file.require(offset + _PART.size, length)
     return flag, length
 
 
 def scan(file: ByteFile) -> list[int]:
-    """Where each record begins: what the `.idx` file says, for a file that has none."""
+    """The offset of each record: the contents of a missing `.idx` file."""
     offsets, offset, begun = [], 0, False
     while offset < file.size:
         flag, length = _part(file, offset, begun=begun)
@@ -105,7 +100,7 @@ def scan(file: ByteFile) -> list[int]:
         begun = flag in (FIRST, MIDDLE)
         offset += _PART.size + length + -length % 4
     if begun:
-        raise DataFormatError(f"{file.path}: cut off: its last record is not whole; copy or download it again")
+        raise file.wrong("cut off: its last record is incomplete; copy or download it again")
     return offsets
 
 
@@ -133,7 +128,7 @@ def read_head(file: ByteFile, offset: int, *, peek: int = 1) -> Entry:
 
 
 def _flag(data: bytes, source: str) -> int:
-    """How many labels stand behind the header; 0: one in it."""
+    """The number of labels behind the header; 0 if the header has the only one."""
     if len(data) < _ENTRY.size:
         raise DataFormatError(f"{source} has {len(data)} bytes; wanted {_ENTRY.size} or more, the header of an image")
     return int.from_bytes(data[:4], "little")

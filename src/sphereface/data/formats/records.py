@@ -1,8 +1,8 @@
 """Record files, `.rec` with `.idx`, as InsightFace and mxnet's im2rec write them; read and written without mxnet.
 
-InsightFace: record 0 says where the records about people begin and end, the images are 1, 2, ..., and each record about
-a person says which images are theirs. im2rec: images only. Beside them, `property` holds `classes,height,width`, and a
-`.lst` (`number<TAB>label<TAB>path`) holds what the images are called; both may be missing, and so may the `.idx`.
+InsightFace: record 0 has the range of the people's records, the images are records 1, 2, ..., and a person's record has
+the range of their images. im2rec: images only. Beside them, `property` holds `classes,height,width`, and a `.lst`
+(`number<TAB>label<TAB>path`) holds the names of the images; both are optional, and so is the `.idx`.
 """
 
 import re
@@ -31,7 +31,7 @@ _PROPERTY = re.compile(r"([0-9]{1,8}),[0-9]{1,8},[0-9]{1,8}")
 
 
 class RecordSet:
-    """The images of a record file; without a `.lst`, they are called `label/number.jpg`."""
+    """The images of a record file; without a `.lst`, their names are `label/number.jpg`."""
 
     def __init__(self, path: str | Path) -> None:
         self.file = ByteFile(path)
@@ -43,28 +43,26 @@ class RecordSet:
             self._numbers, self.labels, names = listed
             _check_list(self.file, places, self._numbers)
         if not len(self._numbers):
-            raise DataFormatError(f"{self.file.path}: no image in it")
+            raise self.file.wrong("no image in it")
         self._offsets = places.of(self._numbers)
         count = _count_people(self.file.path.with_name("property"), self.labels)
         self.people = numbers(count) if listed is None else people_by_folder(names, self.labels, count=count)
-        self.paths: Sequence[str] = Names(len(self.labels), self._made_up_path) if listed is None else names
-        self._endings = np.zeros(len(self.labels), np.uint8)  # of made-up names: places in _ENDINGS, 0 is not known yet
+        self.paths: Sequence[str] = Names(len(self.labels), self._generated_path) if listed is None else names
+        self._endings = np.zeros(len(self.labels), np.uint8)  # of generated names: places in _ENDINGS, 0 if unknown
 
     def read(self, index: int) -> bytes:
-        """The bytes of one image, after a look at whether it is the one it should be."""
+        """The bytes of one image, after a check of its label."""
         entry = read_entry(self.file, int(self._offsets[index]))
         self._endings[index] = _ENDINGS.index(suffix_of(entry.image))
         number = int(self._numbers[index])
         label = _label(entry, self.file, number)
         if label != self.labels[index]:
-            raise DataFormatError(
-                f"{self.file.path}: image {number} has label {label}; its person or list says {self.labels[index]}"
-            )
+            raise self.file.wrong(f"image {number} has label {label}; its person or list says {self.labels[index]}")
         if not entry.image:
-            raise DataFormatError(f"{self.file.path}: record {number} holds no image")
+            raise self.file.wrong(f"record {number} holds no image")
         return entry.image
 
-    def _made_up_path(self, index: int) -> str:
+    def _generated_path(self, index: int) -> str:
         if not self._endings[index]:
             self._endings[index] = _ENDINGS.index(self._look_at_ending(index))
         width = len(str(self._numbers[-1]))
@@ -75,25 +73,23 @@ class RecordSet:
         try:
             return suffix_of(read_head(self.file, int(self._offsets[index]), peek=12).image)
         except DataFormatError:
-            return suffix_of(b"")  # a damaged record has a name nevertheless
+            return suffix_of(b"")  # a damaged record needs a name as well
 
 
 class _Places(NamedTuple):
-    """Where the records are: their numbers, in order, and their offsets."""
+    """The records' numbers, in order, and their offsets."""
 
     file: ByteFile
     numbers: Int64
     offsets: Int64
 
     def of(self, wanted: Int64) -> Int64:
-        """The offsets of some records, all of which must be there."""
+        """The offsets of some records; a missing record is an error."""
         found = np.searchsorted(self.numbers, wanted)
         missing = self.numbers[np.minimum(found, len(self.numbers) - 1)] != wanted
         if missing.any():
-            raise DataFormatError(
-                f"{self.file.path}: its index has no record {wanted[missing][0]}; "
-                "delete the .idx file to have it made anew, or copy both files again"
-            )
+            advice = "delete the .idx file to do without it, or copy both files again"
+            raise self.file.wrong(f"its index has no record {wanted[missing][0]}; {advice}")
         return self.offsets[found]
 
     def at(self, number: int) -> int:
@@ -109,12 +105,12 @@ def _read_index(file: ByteFile) -> _Places:
     else:
         found, offsets = _parse_index(path)
     if not len(found):
-        raise DataFormatError(f"{file.path}: no record in it")
+        raise file.wrong("no record in it")
     order = np.argsort(found, kind="stable")
     found, offsets = found[order], offsets[order]
     repeated = np.flatnonzero(found[1:] == found[:-1])
     if len(repeated):
-        raise DataFormatError(f"{path}: record {found[repeated[0]]} stands there twice")
+        raise DataFormatError(f"{path}: record {found[repeated[0]]} is listed twice; delete the file to do without it")
     return _Places(file, found, offsets)
 
 
@@ -130,7 +126,7 @@ def _parse_index(path: Path) -> tuple[Int64, Int64]:
 
 
 def _read_list(path: Path) -> tuple[Int64, Int64, list[str]] | None:
-    """Numbers, labels and paths; None without a list, or with one of InsightFace's own, whose columns are others."""
+    """Numbers, labels and paths; None without a list, or with InsightFace's own, which has other columns."""
     if not path.exists():
         return None
     found, labels = array("q"), array("q")
@@ -159,18 +155,15 @@ def _parse_row(line: Line) -> tuple[int, int, str] | None:
 def _check_list(file: ByteFile, places: _Places, listed: Int64) -> None:
     images = _image_numbers(file, places)
     if not np.array_equal(np.sort(listed), images):
-        raise DataFormatError(
-            f"{file.path.with_suffix('.lst')}: lists {len(listed):,} images, {file.path.name} holds {len(images):,} "
-            "or others; mend the list, or move it away to read the images without their names"
-        )
+        advice = "correct the list, or move it away to read the images without their names"
+        raise file.wrong(f"{len(images):,} images, its .lst lists {len(listed):,} or others; {advice}")
 
 
 def _labels(file: ByteFile, places: _Places) -> tuple[Int64, Int64]:
-    """The numbers of the images and whose they are, from the records alone."""
-    people = _people_records(file, places)
+    """The numbers and labels of the images, from the records alone."""
+    people, images = _people_records(file, places), _image_numbers(file, places)
     if people and people[1] <= LABELS:
-        return _image_numbers(file, places), _labels_by_person(file, places, people)
-    images = _image_numbers(file, places)
+        return images, _labels_by_person(file, places, people)
     labels = [
         _label(read_head(file, offset), file, number)
         for number, offset in zip(images.tolist(), places.of(images).tolist(), strict=True)
@@ -179,7 +172,7 @@ def _labels(file: ByteFile, places: _Places) -> tuple[Int64, Int64]:
 
 
 def _people_records(file: ByteFile, places: _Places) -> tuple[int, int] | None:
-    """Where the records about people begin and end; None in a file that has images only."""
+    """The range of the people's records; None in a file of images only."""
     if places.numbers[0] != 0:
         return None
     head = read_head(file, int(places.offsets[0]))
@@ -190,19 +183,17 @@ def _image_numbers(file: ByteFile, places: _Places) -> Int64:
     people = _people_records(file, places)
     if people is None:
         return places.numbers
-    if people[1] > LABELS:  # float32 has rounded the numbers in record 0: look at each record instead
+    if people[1] > LABELS:  # float32 has rounded the numbers in record 0: every record is checked instead
         heads = (read_head(file, offset) for offset in places.offsets.tolist())
         return places.numbers[[not head.is_about_the_set for head in heads]]
     if people[0] < 1 or people[0] > len(places.numbers):
-        raise DataFormatError(
-            f"{file.path}: record 0 says that {people[0] - 1:,} images come before the people; "
-            f"there are {len(places.numbers):,} records in all"
-        )
+        wanted = f"wanted fewer than its {len(places.numbers):,} records"
+        raise file.wrong(f"record 0 counts {people[0] - 1:,} images before the people's records; {wanted}")
     return np.arange(1, people[0], dtype=np.int64)
 
 
 def _labels_by_person(file: ByteFile, places: _Places, people: tuple[int, int]) -> Int64:
-    """Each image's label, read from the first image of each person's range: of a large file, only a small part."""
+    """Each image's label, read from the first image of each person's range: a small part of a large file."""
     first, end = people
     labels = np.full(first - 1, -1, dtype=np.int64)
     for number in range(first, end):
@@ -211,32 +202,30 @@ def _labels_by_person(file: ByteFile, places: _Places, people: tuple[int, int]) 
             continue
         mine = labels[start - 1 : stop - 1]
         if not 1 <= start < stop <= first or (mine >= 0).any():
-            raise DataFormatError(
-                f"{file.path}: record {number} claims images {start} to {stop - 1}; wanted images of 1 to {first - 1}, "
-                "of nobody else"
-            )
+            wanted = f"wanted images from 1 to {first - 1} that no other record has"
+            raise file.wrong(f"record {number} claims images {start} to {stop - 1}; {wanted}")
         mine[:] = _label(read_head(file, places.at(start)), file, start)
     if (labels < 0).any():
-        raise DataFormatError(f"{file.path}: image {np.argmin(labels) + 1} belongs to nobody")
+        raise file.wrong(f"image {np.argmin(labels) + 1} is in no person's record")
     return labels
 
 
 def _range(head: Entry, file: ByteFile, number: int) -> tuple[int, int]:
     start, stop = head.labels[0], head.labels[-1]
     if not head.is_about_the_set or not start.is_integer() or not stop.is_integer() or not 0 <= start <= stop:
-        raise DataFormatError(f"{file.path}: record {number} holds {head.labels}; wanted a range of records")
+        raise file.wrong(f"record {number} holds {head.labels}; wanted a range of records")
     return int(start), int(stop)
 
 
 def _label(entry: Entry, file: ByteFile, number: int) -> int:
     label = entry.labels[0]
     if not label.is_integer() or not 0 <= label < LABELS:
-        raise DataFormatError(f"{file.path}: image {number} has label {label:g}; wanted 0, 1, ... below {LABELS:,}")
+        raise file.wrong(f"image {number} has label {label:g}; wanted 0, 1, ... below {LABELS:,}")
     return int(label)
 
 
 def _count_people(path: Path, labels: Int64) -> int:
-    """The number of people that the file `property` names, or as many as the labels need."""
+    """The number of people in the file `property`, or the largest label plus one."""
     needed = int(labels.max()) + 1
     if not path.exists():
         return needed
@@ -252,14 +241,13 @@ def _count_people(path: Path, labels: Int64) -> int:
 def write_records(path: Path, faces: FaceSet, *, progress: Progress = silent) -> None:
     """Write a new `.rec` with its `.idx`, `.lst` and `property`, as InsightFace reads them.
 
-    Records about people want each one's images in a row, and numbers that float32 holds; without either, the file has
-    images only, as from im2rec.
+    People's records need each person's images in a row, and numbers exact in float32; else the file has images only, as
+    from im2rec.
     """
     labels, count = faces.labels, len(faces.labels)
     if labels.min() < 0 or labels.max() >= LABELS:
-        raise DataFormatError(
-            f"{path}: labels {labels.min()} to {labels.max()}; a record file holds 0 to {LABELS - 1:,}"
-        )
+        found = f"labels {labels.min()} to {labels.max()}"
+        raise DataFormatError(f"{path}: {found}; a record file holds 0 to {LABELS - 1:,}")
     size = inspect(read_image(faces, 0), source=faces.paths[0])
     path.with_name("property").write_text(f"{len(faces.people)},{size.height},{size.width}\n")
     edges = np.flatnonzero(np.diff(labels, prepend=-1, append=-1)).tolist()  # where each person's images begin, and N
@@ -282,7 +270,7 @@ def write_records(path: Path, faces: FaceSet, *, progress: Progress = silent) ->
 
 
 class _Writer:
-    """Records, one after the other, and their offsets in the index."""
+    """Writes records one after the other, and their offsets to the index."""
 
     def __init__(self, records: BinaryIO, index: BinaryIO) -> None:
         self.records, self.index, self.number = records, index, 0

@@ -1,18 +1,19 @@
-"""Every format behind one door: what a path holds is recognised, and one format becomes another.
+"""One way to open and convert sets of every format, recognised by their paths.
 
-| format | what it is |
+| format | files |
 |---|---|
 | folder | `NAME/photo.jpg` |
 | rec | InsightFace's `.rec` with `.idx`, or a folder with one |
-| tar | WebDataset shards: a `.tar`, or a folder of them |
+| tar | WebDataset: a `.tar`, or a folder of them |
 | zip | a `.zip` of `NAME/photo.jpg` |
 | list | a Caffe list, `.txt` or `.lst`, of images below a root |
 """
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from sphereface.errors import DataFormatError, UserError
 from sphereface.progress import Progress, silent
 
 ENDINGS: dict[SetFormat, tuple[str, ...]] = {"zip": (".zip",), "list": (".txt", ".lst")}  # always one file
+READERS: dict[str, Callable[[Path], FaceSet]] = {".rec": RecordSet, ".tar": WebDataset, ".zip": ZipSet}
 KNOWN = (
     "a folder with a folder for each person, a .rec, a .tar or a folder of them, a .zip, a Caffe list (.txt, .lst), "
     "MNIST's idx files"
@@ -40,7 +42,7 @@ KNOWN = (
 
 @dataclass(frozen=True)
 class Converted:
-    """What a conversion did: how many images of how many people, and which files of the source are no images."""
+    """The result of a conversion: counts of images and people, and the files of the source that are not images."""
 
     images: int
     people: int
@@ -48,38 +50,31 @@ class Converted:
 
 
 def open_set(path: str | Path, *, root: str | Path | None = None) -> FaceSet:
-    """The set of faces at a path, whatever its format; `root` is where a list's paths begin.
+    """The set of faces at a path, of any format; `root` is where a list's paths begin.
 
     >>> len(open_set("faces_emore/train.rec").people)
     85742
     """
     path = Path(path)
-    if root is not None and path.suffix.lower() not in (".txt", ".lst"):
-        raise UserError(f"{path} is no list; a root belongs to lists of images (.txt, .lst)")
+    if root is not None and path.suffix.lower() not in ENDINGS["list"]:
+        raise UserError(f"{path} is not a list; a root belongs to lists of images (.txt, .lst)")
     if path.is_dir():
         return _open_folder(path)
     if not path.exists():
         raise DataFormatError(f"{path}: no such file or folder")
     if IMAGES in path.name:
         return MnistSet(path)
-    match path.suffix.lower():
-        case ".rec":
-            return RecordSet(path)
-        case ".tar":
-            return WebDataset(path)
-        case ".zip":
-            return ZipSet(path)
-        case ".txt" | ".lst":
-            return ListSet(path, root)
+    if path.suffix.lower() in ENDINGS["list"]:
+        return ListSet(path, root)
+    if path.suffix.lower() in READERS:
+        return READERS[path.suffix.lower()](path)
     raise DataFormatError(f"{path}: no set of faces that is known here; wanted {KNOWN}")
 
 
 def _open_folder(path: Path) -> FaceSet:
     records = sorted(path.glob("*.rec"))
     if len(records) > 1:
-        raise DataFormatError(
-            f"{path}: {', '.join(file.name for file in records)} in one folder; name the one you want"
-        )
+        raise DataFormatError(f"{path}: {', '.join(file.name for file in records)} in one folder; name one of them")
     if records:
         return RecordSet(records[0])
     if any(path.glob("*.tar")):
@@ -103,16 +98,16 @@ def convert(
 ) -> Converted:
     """Write a set in another format; images keep their bytes, their order and their names.
 
-    `out` appears whole or not at all, and nothing is written over. `rec` and `tar` make a folder, or a file if
-    `out` ends in `.rec` or `.tar`; `size` is the number of samples in a tar file. A list names files, so it is made of
-    a folder or another list only, and read with that root. A manifest is copied to where the new format has it.
+    `out` appears complete or not at all, and nothing is overwritten. `rec` and `tar` make a folder, or a file if `out`
+    ends in `.rec` or `.tar`; `size` is the number of samples in a tar file. A list holds paths, so it is made of a
+    folder or another list only, and read with that root. A manifest is copied to its place in the new format.
     """
     faces, out = Path(faces), Path(out)
     if to in ENDINGS and out.suffix not in ENDINGS[to]:
         raise UserError(f"{out}: the name of a {to} ends in {' or '.join(ENDINGS[to])}")
     found = open_set(faces, root=root)
     if to == "list" and not isinstance(found, PeopleFolder | ListSet):
-        raise UserError(f"{faces}: its images are no files that a list could name; convert it to a folder first")
+        raise UserError(f"{faces}: its images are not files that a list could name; convert it to a folder first")
     if to == "list" or out.suffix == f".{to}":
         with new_files(out, *_companions(out, to)) as room:
             _copy_manifest(faces, manifest_path(room / out.name, is_folder=False))
@@ -128,28 +123,24 @@ def convert(
 
 
 def _write(path: Path, faces: FaceSet, to: SetFormat, size: int, progress: Progress) -> None:
-    match to:
-        case "folder":
-            _write_folder(path, faces, progress)
-        case "rec":
-            write_records(path, faces, progress=progress)
-        case "tar":
-            write_webdataset(path, faces, size=size, progress=progress)
-        case "zip":
-            write_zip(path, faces, progress=progress)
-        case "list":
-            write_list(path, faces, progress=progress)
-        case _:
-            raise UserError(f"unknown format {to!r}; choose one of {', '.join(get_args(SetFormat))}")
+    writers: dict[SetFormat, Callable[..., None]] = {
+        "folder": _write_folder,
+        "rec": write_records,
+        "tar": partial(write_webdataset, size=size),
+        "zip": write_zip,
+        "list": write_list,
+    }
+    if to not in writers:
+        raise UserError(f"unknown format {to!r}; choose one of {', '.join(writers)}")
+    writers[to](path, faces, progress=progress)
 
 
-def _write_folder(folder: Path, faces: FaceSet, progress: Progress) -> None:
+def _write_folder(folder: Path, faces: FaceSet, *, progress: Progress) -> None:
     for index, label in enumerate(faces.labels.tolist()):
         name = checked(placed(faces.people[label], faces.paths[index]), folder.name)
-        path = folder / name
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("xb") as file:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            with (folder / name).open("xb") as file:
                 file.write(read_image(faces, index))
         except (FileExistsError, NotADirectoryError):
             raise DataFormatError(f"two images of the source are called {name!r}; a folder holds a name once") from None
@@ -157,7 +148,7 @@ def _write_folder(folder: Path, faces: FaceSet, progress: Progress) -> None:
 
 
 def _companions(target: Path, to: SetFormat) -> tuple[Path, ...]:
-    """The other files that come with a target."""
+    """The other files of a target."""
     records = (target.with_suffix(".idx"), target.with_suffix(".lst"), target.with_name("property"))
     return (*(records if to == "rec" else ()), manifest_path(target, is_folder=False))
 

@@ -1,8 +1,8 @@
-"""WebDataset shards: tar files whose members `key.jpg`, `key.cls` (label) and `key.json` make up a sample.
+"""WebDataset: tar files in which the members `key.jpg`, `key.cls` (label) and `key.json` are a sample.
 
-A key holds no dots, so what people and photos are called stands in the JSON: `{"person": ..., "path": ...}`. In shards
-from elsewhere anything may stand there, such as a photo's absolute path: what is no safe name is not used as one.
-Nothing is unpacked: one pass over the headers says where each image is, and images are read from there.
+A key has no dots, so the JSON holds the names of the person and the photo: `{"person": ..., "path": ...}`. The JSON of
+other programs may hold anything there, such as a photo's absolute path: unsafe names are ignored. Nothing is unpacked:
+one pass over the headers finds the offset of each image, and images are read from there.
 """
 
 import io
@@ -27,13 +27,13 @@ from sphereface.errors import DataFormatError, UnreadableImage, UserError
 from sphereface.faces.images import LIMITS
 from sphereface.progress import Progress, silent
 
-SAMPLES = 10_000  # a shard
+SAMPLES = 10_000  # in a tar file
 KEPT_OPEN = 256  # files; systems allow about a thousand
 LONGEST = 1 << 16  # bytes of a label or a sample's JSON
 
 
 class Sample(NamedTuple):
-    """An image in a shard, and what is said about it."""
+    """An image in a tar file, with its label and names."""
 
     key: str
     image: Member
@@ -45,60 +45,52 @@ class Sample(NamedTuple):
 class WebDataset:
     """The samples of one tar file, or of all in a folder, in sorted order.
 
-    A sample without a name in its JSON is called `label/key.jpg`. Members that belong to no image are in `ignored`. Of
-    many files, the first `kept_open` stay open once they are read; the others are opened for each read.
+    A sample without a path in its JSON is called `label/key.jpg`. Members without an image are in `ignored`. The first
+    `kept_open` files stay open once they are read; the others are opened for each read.
     """
 
     def __init__(self, path: str | Path, *, kept_open: int = KEPT_OPEN) -> None:
         path = Path(path)
-        shards = sorted(path.glob("*.tar")) if path.is_dir() else [path]
-        self.files = [ByteFile(shard, keep=number < kept_open) for number, shard in enumerate(shards)]
+        tars = sorted(path.glob("*.tar")) if path.is_dir() else [path]
+        self.files = [ByteFile(tar, keep=number < kept_open) for number, tar in enumerate(tars)]
         self.ignored: list[str] = []
-        where, labels, keys, names = array("q"), array("q"), [], _People()
+        where, labels, keys = array("q"), array("q"), []
+        names: dict[int, str] = {}
+        labels_by_name: dict[str, int] = {}
         for number, file in enumerate(self.files):
             for sample in _samples(file, self.ignored):
-                names.meet(sample, file.path)
+                _add_person(sample, file, names, labels_by_name)
                 keys.append(sample.path or f"{sample.key}{Path(sample.image.name).suffix}")
                 labels.append(sample.label)
                 where.extend((number, sample.image.offset, sample.image.size))
         if not keys:
             raise DataFormatError(f"{path}: no sample with an image; wanted tar files with key.jpg and key.cls")
-        self._where = np.array(where, dtype=np.int64).reshape(-1, 3)  # shard, offset and size of each image
+        self._where = np.array(where, dtype=np.int64).reshape(-1, 3)  # file, offset and size of each image
         self.labels = np.array(labels, dtype=np.int64)
         count = max(labels) + 1
-        self.people = known_people(names.by_label, count) if names.by_label else numbers(count)
+        self.people = known_people(names, count) if names else numbers(count)
         self.paths = [placed(self.people[label], key) for label, key in zip(labels, keys, strict=True)]
 
     def read(self, index: int) -> bytes:
         """The bytes of one image."""
-        shard, offset, size = (int(number) for number in self._where[index])
+        file, offset, size = map(int, self._where[index])
         if size > LIMITS.bytes:
             raise UnreadableImage(self.paths[index], f"{size:,} bytes; the limit is {LIMITS.bytes:,}")
-        return self.files[shard].read(offset, size)
+        return self.files[file].read(offset, size)
 
 
-class _People:
-    """Who is who, over all shards: one name a label, one label a name."""
-
-    def __init__(self) -> None:
-        self.by_label: dict[int, str] = {}
-        self.labels: dict[str, int] = {}
-
-    def meet(self, sample: Sample, shard: Path) -> None:
-        """Note a sample's person, or refuse one who contradicts an earlier sample."""
-        if sample.person is None:
-            return
-        name = self.by_label.setdefault(sample.label, sample.person)
-        label = self.labels.setdefault(sample.person, sample.label)
+def _add_person(sample: Sample, file: ByteFile, names: dict[int, str], labels: dict[str, int]) -> None:
+    """Record a sample's person: one name for a label, one label for a name, over all tar files."""
+    if sample.person is not None:
+        name = names.setdefault(sample.label, sample.person)
+        label = labels.setdefault(sample.person, sample.label)
         if (name, label) != (sample.person, sample.label):
-            raise DataFormatError(
-                f"{shard}: sample {sample.key!r} calls {sample.person!r} label {sample.label}; "
-                f"before, that label was {name!r} and that person {label}"
-            )
+            earlier = f"earlier, that label was of {name!r}, and that person had label {label}"
+            raise file.wrong(f"sample {sample.key!r} calls {sample.person!r} label {sample.label}; {earlier}")
 
 
 def _samples(file: ByteFile, ignored: list[str]) -> Iterator[Sample]:
-    """The samples of a shard: members in a row with the same name up to its first dot."""
+    """The samples of a tar file: members in a row with the same name up to its first dot."""
     named = ((*_split(member.name), member) for member in members(file))
     for key, group in groupby(named, key=itemgetter(0)):
         parts = {ending: member for _, ending, member in group}
@@ -107,9 +99,9 @@ def _samples(file: ByteFile, ignored: list[str]) -> Iterator[Sample]:
             ignored += [member.name for member in parts.values()]
             continue
         if len(images) > 1 or "cls" not in parts:
-            raise DataFormatError(f"{file.path}: sample {key!r} has {', '.join(parts)}; wanted one image and its cls")
-        told = _read_json(file, parts["json"]) if "json" in parts else {}
-        yield Sample(key, images[0], _read_label(file, parts["cls"]), told.get("person"), told.get("path"))
+            raise file.wrong(f"sample {key!r} has {', '.join(parts)}; wanted one image and its cls")
+        names = _read_json(file, parts["json"]) if "json" in parts else {}
+        yield Sample(key, images[0], _read_label(file, parts["cls"]), names.get("person"), names.get("path"))
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -127,35 +119,35 @@ def _read_label(file: ByteFile, member: Member) -> int:
     text = _read_short(file, member).decode("latin-1").strip()
     label = label_of(text)
     if label is None:
-        raise DataFormatError(f"{file.path}: {member.name} holds {text[:40]!r}; wanted a label, 0 to {LABELS - 1:,}")
+        raise file.wrong(f"{member.name} holds {text[:40]!r}; wanted a label, 0 to {LABELS - 1:,}")
     return label
 
 
 def _read_json(file: ByteFile, member: Member) -> dict[str, str]:
-    """What a sample's JSON says about person and path, where it is a safe name."""
+    """The person and the path in a sample's JSON, if they are safe names."""
     try:
-        told = json.loads(_read_short(file, member))
+        fields = json.loads(_read_short(file, member))
     except (ValueError, RecursionError):
-        raise DataFormatError(f"{file.path}: {member.name} holds no JSON") from None
-    if not isinstance(told, dict):
+        raise file.wrong(f"{member.name} is not JSON; write it again") from None
+    if not isinstance(fields, dict):
         return {}
-    named = {key: told[key] for key in ("person", "path") if isinstance(told.get(key), str)}
+    named = {key: fields[key] for key in ("person", "path") if isinstance(fields.get(key), str)}
     return {key: name for key, name in named.items() if is_safe(name) and not (key == "person" and "/" in name)}
 
 
 def _read_short(file: ByteFile, member: Member) -> bytes:
     if member.size > LONGEST:
-        raise DataFormatError(f"{file.path}: {member.name} has {member.size:,} bytes; the limit is {LONGEST:,}")
+        raise file.wrong(f"{member.name} has {member.size:,} bytes; the limit is {LONGEST:,}")
     return file.read(member.offset, member.size)
 
 
 def write_webdataset(path: Path, faces: FaceSet, *, size: int = SAMPLES, progress: Progress = silent) -> None:
-    """Write shards of `size` samples each into a folder, or one new file if the path ends in `.tar`.
+    """Write tar files of `size` samples each into a folder, or one new file if the path ends in `.tar`.
 
-    The same set gives the same bytes, whenever and by whomever it is written.
+    The same set gives the same bytes at any time, for any user.
     """
     if size < 1:
-        raise UserError(f"{size} samples a shard; wanted 1 or more")
+        raise UserError(f"{size} samples in a tar file; wanted 1 or more")
     count = len(faces.labels)
     if path.suffix == ".tar":
         _write_tar(path, faces, range(count), progress)
@@ -171,9 +163,9 @@ def _write_tar(path: Path, faces: FaceSet, indices: range, progress: Progress) -
             label, image = int(faces.labels[index]), read_image(faces, index)
             person = checked_person(faces.people[label], path)
             name = checked(placed(person, faces.paths[index]), path)
-            told = json.dumps({"person": person, "path": name}, ensure_ascii=False)
+            names = json.dumps({"person": person, "path": name}, ensure_ascii=False)
             ending = suffix_of(image, otherwise=_known_suffix(name))
-            for part, data in ((".cls", str(label).encode()), (".json", told.encode()), (ending, image)):
+            for part, data in ((".cls", str(label).encode()), (".json", names.encode()), (ending, image)):
                 member = tarfile.TarInfo(f"{index:09d}{part}")  # owner, time and rights are always the same
                 member.size = len(data)
                 tar.addfile(member, io.BytesIO(data))

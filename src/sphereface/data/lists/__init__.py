@@ -1,1 +1,1 @@
-"""Lists of tests: pairs, videos, MegaFace, IJB, attributes, landmarks."""
+"""Test lists: pairs, videos, MegaFace, IJB, attributes, landmarks."""

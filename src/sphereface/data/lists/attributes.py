@@ -1,4 +1,4 @@
-"""A table of who belongs to which groups: `groups.csv` with a header, `person,sex,age` or `path,group`."""
+"""A table of the groups of people or images: `groups.csv` with a header, `person,sex,age` or `path,group`."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ WANTED = "wanted a header `person,group` or `path,group`, with a column for each
 
 @dataclass(frozen=True)
 class Attributes:
-    """Groups by attribute, for each person or each image; an empty cell is not there: nobody knows."""
+    """Groups by attribute, for each person or each image; an empty cell is an unknown group and left out."""
 
     source: str
     key: Key
@@ -26,7 +26,7 @@ class Attributes:
     columns: Mapping[str, Mapping[str, str]]  # attribute -> name -> group
 
     def groups_of(self, column: str, people: Sequence[str], paths: Sequence[str]) -> list[str | None]:
-        """The group of each image, given whose it is and its path; a path may have another suffix than in the table."""
+        """The group of each image, from its person and path; a path may have another suffix than in the table."""
         groups = self.columns[column]
         return [None if line is None else groups.get(line) for line in self._lines_of(people, paths)]
 
@@ -37,19 +37,19 @@ class Attributes:
         return sorted({name for name, line in zip(asked, lines, strict=True) if line is None})
 
     def strangers(self, people: Sequence[str], paths: Sequence[str]) -> list[str]:
-        """The lines that name nobody and nothing of a set."""
+        """The lines that name no person or image of a set."""
         known = set(self._lines_of(people, paths))
         return [name for name in self.names if name not in known]
 
     def _lines_of(self, people: Sequence[str], paths: Sequence[str]) -> list[str | None]:
-        """The line of each person, or of each path: as it is, or by what is left without the suffix."""
+        """The line of each person, or of each path, matched exactly or without the suffix."""
         if self.key == "person":
             return [person if person in self._known else None for person in people]
         return [self._known.get(path) or self._known.get(stem(path)) for path in paths]
 
     @cached_property
     def _known(self) -> dict[str, str]:
-        """Lines by their names, and by their stems where two lines do not share one."""
+        """Lines by name, and by stem where it is unique."""
         stems = [stem(name) for name in self.names] if self.key == "path" else []
         shared = Counter(stems)
         alone = {each: name for each, name in zip(stems, self.names, strict=False) if shared[each] == 1}
@@ -57,29 +57,27 @@ class Attributes:
 
 
 def stem(path: str) -> str:
-    """A path without its suffix: photos that were aligned may have got another."""
+    """A path without its suffix, which alignment may change."""
     folder, slash, name = path.rpartition("/")
     return f"{folder}{slash}{name.rpartition('.')[0] or name}"
 
 
 def read_attributes(path: str | Path) -> Attributes:
-    """Read a table; whatever is wrong with a line is an error that names it.
+    """Read a table; an error names its line.
 
     >>> read_attributes("groups.csv").columns["sex"]["Ada_Lovelace"]
     'female'
     """
     path = Path(path)
     rows = _rows(path)
-    first = next(rows, None)
-    if first is None:
-        raise DataFormatError(f"{path}: nothing in it; {WANTED}")
-    line, header = first
+    line, header = next(rows, (0, []))
+    if not header:
+        raise DataFormatError(f"{path}: empty; {WANTED}")
     if header[0] not in ("person", "path") or len(header) < 2:
         raise DataFormatError(f"{path}:{line}: {','.join(header)[:120]!r}; {WANTED}")
     if "" in header or len(set(header)) < len(header):
-        raise DataFormatError(
-            f"{path}:{line}: {','.join(header)[:120]!r} has a column without a name or one twice; {WANTED}"
-        )
+        found = f"{','.join(header)[:120]!r} has a column without a name or one twice"
+        raise DataFormatError(f"{path}:{line}: {found}; {WANTED}")
     names: dict[str, int] = {}
     columns: dict[str, dict[str, str]] = {name: {} for name in header[1:]}
     for number, cells in rows:
@@ -95,7 +93,7 @@ def read_attributes(path: str | Path) -> Attributes:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Lines that hold something, with their numbers; cells without spaces around them."""
+    """The lines that are not blank, with their numbers; cells without surrounding spaces."""
     with open_list(path) as file:
         reader = csv.reader(io.TextIOWrapper(file, encoding="utf-8-sig", newline=""), strict=True)
         try:

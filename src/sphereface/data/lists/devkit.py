@@ -5,8 +5,8 @@ A matrix is a header of four little-endian int32, then its numbers, row by row, 
     rows, columns, bytes from one row to the next, OpenCV type (5 = float32, 6 = float64)
 
 The devkit wants one file for each image, a column of D rows, so the third number is 4. Many writers put the size of one
-number there whatever the shape; both are read. The file of an image is called as the image, plus an ending that names
-the model, such as `_sphereface.bin`.
+number there for every shape; both are read. The file of an image has the image's name, plus an ending that names the
+model, such as `_sphereface.bin`.
 """
 
 import json
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sphereface.arrays import Bools, Floating, Int64
+from sphereface.data.files.handles import ByteFile
 from sphereface.data.files.lines import open_list, read_lines
 from sphereface.data.files.writing import open_private, whole_file
 from sphereface.data.lists.megaface import MegaFaceImage, read_megaface
@@ -31,26 +32,19 @@ TYPES: dict[int, np.dtype[Any]] = {5: FLOAT, 6: DOUBLE}
 
 
 def map_matrix(path: str | Path) -> Floating:
-    """A matrix (rows, columns) of a file, mapped, not read."""
-    path = Path(path)
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            header = file.read(HEADER.size)
-    except OSError as error:
-        raise DataFormatError(f"{path}: cannot be read ({error.strerror})") from error
-    if len(header) < HEADER.size:
+    """A matrix (rows, columns) of a file as a memory map."""
+    file = ByteFile(path, keep=False)
+    path, size = file.path, file.size
+    if size < HEADER.size:
         raise DataFormatError(f"{path}: {size} bytes; wanted a matrix, which begins with {HEADER.size}")
-    rows, columns, step, kind = HEADER.unpack(header)
+    rows, columns, step, kind = HEADER.unpack(file.read(0, HEADER.size))
     number = TYPES[kind].itemsize if kind in TYPES else 0
     if not number or rows < 1 or columns < 1 or step not in (number, columns * number):
-        raise DataFormatError(
-            f"{path}: a header of {rows} rows, {columns} columns, step {step}, type {kind}; "
-            "wanted a whole matrix of type 5 (float32) or 6 (float64)"
-        )
+        found = f"a header of {rows} rows, {columns} columns, step {step}, type {kind}"
+        raise DataFormatError(f"{path}: {found}; wanted a whole matrix of type 5 (float32) or 6 (float64)")
     wanted = HEADER.size + rows * columns * number
     if size != wanted:
-        reason = "it was cut off: write or copy it again" if size < wanted else "it holds more than its header says"
+        reason = "it was cut off: write or copy it again" if size < wanted else "it is longer than its header says"
         raise DataFormatError(f"{path}: {size:,} bytes; wanted {wanted:,} for {rows:,} x {columns:,} numbers; {reason}")
     return np.memmap(path, dtype=TYPES[kind], mode="r", offset=HEADER.size, shape=(rows, columns))
 
@@ -80,12 +74,7 @@ def _header(matrix: Floating) -> bytes:
 
 
 def collect_features(
-    images: Sequence[MegaFaceImage],
-    root: str | Path,
-    ending: str,
-    out: str | Path,
-    *,
-    progress: Progress = silent,
+    images: Sequence[MegaFaceImage], root: str | Path, ending: str, out: str | Path, *, progress: Progress = silent
 ) -> None:
     """Gather the matrices of listed images into one `.npy` file (N, D) of float32, in the order of the list."""
     if not images:
@@ -94,7 +83,7 @@ def collect_features(
     with whole_file(out, private=True) as file:
         for number, image in enumerate(images):
             path = root / f"{image.path}{ending}"
-            with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and refused below
+            with np.errstate(over="ignore"):  # numbers beyond float32 become infinite, and are refused below
                 feature = np.asarray(map_matrix(path), dtype=np.float32)
             if 1 not in feature.shape or (length and feature.size != length):
                 wanted = f"{length} numbers, as before" if length else "one column"
@@ -110,14 +99,9 @@ def collect_features(
 
 
 def spread_features(
-    features: Floating,
-    images: Sequence[MegaFaceImage],
-    root: str | Path,
-    ending: str,
-    *,
-    progress: Progress = silent,
+    features: Floating, images: Sequence[MegaFaceImage], root: str | Path, ending: str, *, progress: Progress = silent
 ) -> None:
-    """Write features (N, D) of listed images as the devkit wants them: a matrix for each image."""
+    """Write features (N, D) of listed images in the devkit's form: a matrix for each image."""
     if features.ndim != 2 or len(features) != len(images):
         raise UserError(f"features {features.shape} of {len(images):,} images; wanted (N, D), a row for each image")
     root, made = Path(root), set[Path]()
@@ -138,9 +122,8 @@ def read_probes(path: str | Path) -> tuple[tuple[MegaFaceImage, ...], NDArray[np
     images = read_distractors(path)
     unknown = next((number for number, image in enumerate(images) if image.id is None), None)
     if unknown is not None:
-        raise DataFormatError(
-            f"{path}: image {unknown}, {images[unknown].path!r}, is of an unknown person; wanted an id for each probe"
-        )
+        found = f"image {unknown}, {images[unknown].path!r}, is of an unknown person"
+        raise DataFormatError(f"{path}: {found}; wanted an id for each probe")
     return images, np.array([image.id for image in images], dtype=np.str_)
 
 
@@ -151,27 +134,24 @@ def read_distractors(path: str | Path) -> tuple[MegaFaceImage, ...]:
         raise DataFormatError(f"{path}: no image in the list; wanted at least one")
     seen: dict[str, int] = {}
     for number, image in enumerate(images):
-        if seen.setdefault(image.path, number) != number:
-            first = seen[image.path]
-            raise DataFormatError(
-                f"{path}: images {first} and {number} are both {image.path!r}; wanted each image once"
-            )
+        first = seen.setdefault(image.path, number)
+        if first != number:
+            raise DataFormatError(f"{path}: images {first} and {number} are both {image.path!r}; wanted each once")
     return images
 
 
 def rows_of(images: Iterable[MegaFaceImage], among: Sequence[MegaFaceImage]) -> Int64:
-    """Where the images of one list, such as the devkit's 10,000 distractors, stand in another, such as its million."""
+    """The places of one list's images, such as the devkit's 10,000 distractors, in another, such as its million."""
     places = {image.path: number for number, image in enumerate(among)}
-    found = []
-    for image in images:
-        if image.path not in places:
-            raise UserError(f"{image.path!r} is not among the {len(among):,} images; wanted a list of some of them")
-        found.append(places[image.path])
-    return np.array(found, dtype=np.int64)
+    names = [image.path for image in images]
+    unknown = next((name for name in names if name not in places), None)
+    if unknown is not None:
+        raise UserError(f"{unknown!r} is not among the {len(among):,} images; wanted a list of some of them")
+    return np.array([places[name] for name in names], dtype=np.int64)
 
 
 def read_noise(path: str | Path) -> frozenset[str]:
-    """Names of images to leave out, one a line, `#` begins a comment line; what stands before a tab is passed over."""
+    """Names of images to leave out, one a line; `#` begins a comment line, and text before a tab is ignored."""
     names: set[str] = set()
     for line in read_lines(Path(path)):
         if line.text.startswith("#"):
@@ -184,10 +164,10 @@ def read_noise(path: str | Path) -> frozenset[str]:
 
 
 def find_noise(images: Sequence[MegaFaceImage], noise: Iterable[str]) -> tuple[Bools, list[str]]:
-    """Which images (N,) a list of noise names, and, sorted, its names that are of none of them.
+    """The images (N,) that a list of noise names, and, sorted, the names without an image.
 
-    An image is named by its path, or by the end of it, as FaceScrub's list gives files alone. Spaces and underscores
-    are taken for the same: the published lists and the published images differ in them.
+    An image is named by its path, or by the end of it, as FaceScrub's list has file names alone. Spaces and underscores
+    are equal: the published lists and the published images differ in them.
     """
     names = {name: _plain(name) for name in noise}
     wanted, met = set(names.values()), set[str]()
@@ -206,20 +186,19 @@ def _plain(name: str) -> str:
 
 def write_curves(path: str | Path, cmc: Sequence[float], far: Sequence[float], tar: Sequence[float]) -> None:
     """Write the devkit's result file, `cmc_facescrub_megaface_MODEL_SIZE_SET.json`; its ranks begin at 0."""
-    told = {"cmc": [list(range(len(cmc))), list(cmc)], "roc": [list(far), list(tar)]}
+    curves = {"cmc": [list(range(len(cmc))), list(cmc)], "roc": [list(far), list(tar)]}
     with whole_file(path) as file:
-        file.write(json.dumps(told).encode())
+        file.write(json.dumps(curves).encode())
 
 
 def read_curves(path: str | Path) -> tuple[list[float], list[float], list[float]]:
-    """What `write_curves` and the devkit write: the rates at ranks 1, 2, ..., and false and true accept rates."""
+    """The devkit's result file: the rates at ranks 1, 2, ..., and false and true accept rates."""
     path = Path(path)
     with open_list(path) as file:
         try:
-            told = json.load(file)
-            (_, cmc), (far, tar) = told["cmc"], told["roc"]
-            return [float(rate) for rate in cmc], [float(rate) for rate in far], [float(rate) for rate in tar]
+            curves = json.load(file)
+            (_, cmc), (far, tar) = curves["cmc"], curves["roc"]
+            return list(map(float, cmc)), list(map(float, far)), list(map(float, tar))
         except (ValueError, TypeError, KeyError, RecursionError):
-            raise DataFormatError(
-                f'{path}: no result of the devkit; wanted JSON, {{"cmc": [ranks, rates], "roc": [far, tar]}}'
-            ) from None
+            wanted = 'wanted JSON, {"cmc": [ranks, rates], "roc": [far, tar]}'
+            raise DataFormatError(f"{path}: not a result of the devkit; {wanted}") from None

@@ -1,8 +1,8 @@
-"""The metadata of IJB-B and IJB-C as InsightFace gives it out: which face is of which template, which pairs, who is it.
+"""The metadata of IJB-B and IJB-C in InsightFace's format: faces of templates, pairs of templates, subjects.
 
-    loose_crop/N.jpg                      a face with much around it
+    loose_crop/N.jpg                      a face with a wide margin
     meta/ijbc_face_tid_mid.txt            N.jpg TEMPLATE MEDIA: one image, or all frames of one video, are a media
-    meta/ijbc_name_5pts_score.txt         N.jpg x1 y1 ... x5 y5 SCORE: where the face is, and how sure a detector was
+    meta/ijbc_name_5pts_score.txt         N.jpg x1 y1 ... x5 y5 SCORE: landmarks, and a detector's score
     meta/ijbc_template_pair_label.txt     TEMPLATE TEMPLATE 0 or 1
     meta/ijbc_1N_gallery_G1.csv, ..._G2.csv, ijbc_1N_probe_mixed.csv    TEMPLATE_ID, SUBJECT_ID and more, below a header
 
@@ -21,18 +21,17 @@ import numpy as np
 
 from sphereface.arrays import Bools, Float64, Int32
 from sphereface.choices import IjbName, Repeats
-from sphereface.data.files.lines import Line, open_list, read_lines, whole_number
-from sphereface.data.files.writing import whole_file
+from sphereface.data.files.lines import Line, finite_number, open_list, read_lines, whole_number
+from sphereface.data.files.writing import whole_file, write_lines
 from sphereface.data.lists.landmarks import write_landmarks
-from sphereface.data.names import checked
-from sphereface.data.people import find_images
+from sphereface.data.names import checked, checked_line
+from sphereface.data.people import ImageFiles, find_images
 from sphereface.errors import DataFormatError, Setting, UserError
-from sphereface.faces.images import read_bytes
 
 GALLERIES: Mapping[str, tuple[str, str]] = {"ijbb": ("S1", "S2"), "ijbc": ("G1", "G2")}
-NUMBERS = 1 << 31  # templates, media and subjects are numbered below this
+NUMBERS = 1 << 31  # upper limit of templates, media and subjects
 FOLDER = "loose_crop"
-BLOCK = 1 << 23  # bytes of a list of pairs that are looked at in one go; IJB-C's has fifteen million lines
+BLOCK = 1 << 23  # bytes of a list of pairs parsed at once; IJB-C's has fifteen million lines
 
 TEMPLATE, SUBJECT = "TEMPLATE_ID", "SUBJECT_ID"
 
@@ -46,7 +45,7 @@ class Member(NamedTuple):
 
 
 class FoundFace(NamedTuple):
-    """Where a face is in its image, (5, 2), and how sure the detector was."""
+    """The landmarks of a face in its image, (5, 2), and the detector's score."""
 
     landmarks: Float64
     score: float
@@ -59,7 +58,7 @@ class TemplatePairs:
     first: Int32
     second: Int32
     same: Bools
-    repeats: int = 0  # how many of them stand above already, in either order
+    repeats: int = 0  # pairs listed earlier, in either order
 
     def __len__(self) -> int:
         return len(self.first)
@@ -67,7 +66,7 @@ class TemplatePairs:
 
 @dataclass(frozen=True)
 class IjbFiles:
-    """Where the lists of a set are; those that are not there are None, or left out of the galleries."""
+    """The paths of a set's lists; missing ones are None, or left out of the galleries."""
 
     members: Path
     faces: Path | None
@@ -77,15 +76,15 @@ class IjbFiles:
 
 
 def find_lists(meta: str | Path, name: IjbName = "ijbc") -> IjbFiles:
-    """The lists of IJB-B or IJB-C in a folder, or in its folder `meta`; templates and some task must be there."""
+    """The lists of IJB-B or IJB-C in a folder, or in its folder `meta`; templates and one task are required."""
     if name not in get_args(IjbName):
         raise UserError(f"unknown set {name!r}; choose one of {', '.join(get_args(IjbName))}")
     folder = Path(meta)
     if not folder.is_dir():
         raise DataFormatError(f"{folder}: no such folder; wanted the one with {_called(folder, name).members.name}")
-    if not _called(folder, name).members.is_file() and _called(folder / "meta", name).members.is_file():
-        folder = folder / "meta"
-    called = _called(folder, name)
+    called, below = _called(folder, name), _called(folder / "meta", name)
+    if not called.members.is_file() and below.members.is_file():
+        called = below
     if not called.members.is_file():
         raise DataFormatError(f"{called.members}: no such list; wanted the metadata of {name}, as InsightFace has it")
     galleries = {gallery: path for gallery, path in called.galleries.items() if path.is_file()}
@@ -94,12 +93,12 @@ def find_lists(meta: str | Path, name: IjbName = "ijbc") -> IjbFiles:
         absent = called.probes if galleries else next(iter(called.galleries.values()))
         raise DataFormatError(f"{absent}: no such list; identification wants a gallery and the probes")
     if not found.pairs and not galleries:
-        raise DataFormatError(f"{folder}: neither {called.pairs} nor a gallery is there; nothing to score")
+        raise DataFormatError(f"{called.pairs}: no such list, nor a gallery; nothing to score")
     return found
 
 
 def _called(folder: Path, name: str) -> IjbFiles:
-    """What the lists of a set are called."""
+    """The paths of all lists of a set."""
     return IjbFiles(
         members=folder / f"{name}_face_tid_mid.txt",
         faces=folder / f"{name}_name_5pts_score.txt",
@@ -119,7 +118,7 @@ def read_members(path: str | Path) -> tuple[Member, ...]:
     found: dict[tuple[str, int], Member] = {}
     for line in read_lines(path):
         name, *rest = line.text.strip().rsplit(maxsplit=2)
-        numbers = [number for number in map(_number, rest) if number is not None]
+        numbers = _numbers(rest)
         if len(numbers) != 2:
             raise line.wrong(f"`image.jpg template media` with numbers below {NUMBERS:,}")
         member = Member(checked(name, line), *numbers)
@@ -133,9 +132,7 @@ def read_members(path: str | Path) -> tuple[Member, ...]:
 
 def write_members(path: str | Path, members: Iterable[Member]) -> None:
     """Write what `read_members` reads."""
-    with whole_file(path) as file:
-        for image, template, media in members:
-            file.write(f"{_plain(image, path)} {template} {media}\n".encode())
+    write_lines(path, (f"{checked_line(image, path)} {template} {media}" for image, template, media in members))
 
 
 def read_found_faces(path: str | Path) -> dict[str, FoundFace]:
@@ -144,7 +141,7 @@ def read_found_faces(path: str | Path) -> dict[str, FoundFace]:
     found: dict[str, FoundFace] = {}
     for line in read_lines(path):
         name, *rest = line.text.strip().rsplit(maxsplit=11)
-        values = [value for value in map(_finite, rest) if value is not None]
+        values = [value for value in map(finite_number, rest) if value is not None]
         if len(values) != 11:
             raise line.wrong("`image.jpg x1 y1 x2 y2 x3 y3 x4 y4 x5 y5 score`")
         if checked(name, line) in found:
@@ -162,14 +159,14 @@ def write_found_faces(path: str | Path, faces: Mapping[str, FoundFace]) -> None:
             if landmarks.shape != (5, 2) or not np.isfinite(landmarks).all() or not math.isfinite(score):
                 raise UserError(f"{image!r} with landmarks {landmarks.shape}, score {score}; wanted finite (5, 2)")
             numbers = [*landmarks.astype(np.float64).ravel().tolist(), float(score)]
-            file.write(f"{_plain(image, path)} {' '.join(map(repr, numbers))}\n".encode())
+            file.write(f"{checked_line(image, path)} {' '.join(map(repr, numbers))}\n".encode())
 
 
 def convert_landmarks(source: str | Path, target: str | Path, *, folder: str = FOLDER) -> int:
-    """Turn `name_5pts_score.txt` into what `sphereface data align --landmarks` takes; how many faces it has.
+    """Convert `name_5pts_score.txt` to the list of `sphereface data align --landmarks`; returns the number of faces.
 
-    The images are then called `loose_crop/N.jpg`, as seen from the folder above; `folder=""` if they lie in the source
-    of the alignment itself.
+    The images become `loose_crop/N.jpg`, relative to the folder above; `folder=""` is for images in the aligned folder
+    itself.
     """
     faces = read_found_faces(source)
     write_landmarks(target, {str(PurePosixPath(folder, name)): face.landmarks for name, face in faces.items()})
@@ -179,8 +176,8 @@ def convert_landmarks(source: str | Path, target: str | Path, *, folder: str = F
 def read_template_pairs(path: str | Path, *, repeats: Repeats = "fail", block: int = BLOCK) -> TemplatePairs:
     """Pairs of templates: `template template label` on each line, 1 for the same person.
 
-    A pair that is listed again, in either order, is an error, or with `repeats="keep"` it stays and is counted. About
-    `block` bytes of the list are looked at in one go.
+    A pair that is listed twice, in either order, is an error; `repeats="keep"` keeps and counts it. About `block` bytes
+    of the list are parsed at once.
     """
     path = Path(path)
     blocks = list(_triples(path, block))
@@ -192,7 +189,7 @@ def read_template_pairs(path: str | Path, *, repeats: Repeats = "fail", block: i
     if again and repeats == "fail":
         line, above = entry_line(path, example[1]), entry_line(path, example[0])
         raise line.wrong(
-            f"each pair once; it stands on line {above.number}, too (so do {again:,} in all); leave such lines out, or "
+            f"each pair once; it is on line {above.number}, too ({again:,} such pairs in all); leave it out, or "
             "count them again with ",
             Setting("repeats", "keep"),
         )
@@ -201,18 +198,17 @@ def read_template_pairs(path: str | Path, *, repeats: Repeats = "fail", block: i
 
 def write_template_pairs(path: str | Path, pairs: TemplatePairs) -> None:
     """Write what `read_template_pairs` reads."""
-    with whole_file(path) as file:
-        for first, second, same in zip(pairs.first.tolist(), pairs.second.tolist(), pairs.same.tolist(), strict=True):
-            file.write(f"{first} {second} {same:d}\n".encode())
+    rows = zip(pairs.first.tolist(), pairs.second.tolist(), pairs.same.tolist(), strict=True)
+    write_lines(path, (f"{first} {second} {same:d}" for first, second, same in rows))
 
 
 def entry_line(path: Path, entry: int) -> Line:
-    """The line of an entry of a list, counted from 0 without the empty lines: for errors."""
+    """The line of a list's entry, counted from 0 without blank lines: for errors."""
     return next(islice(read_lines(path), entry, None))
 
 
 def _triples(path: Path, block: int) -> Iterator[Int32]:
-    """The numbers of a list of pairs, (3, M) at a time: plain digits all at once, anything else line by line."""
+    """The numbers of a list of pairs in blocks (3, M): plain digits all at once, anything else line by line."""
     number = 1
     with open_list(path) as file:
         while lines := file.readlines(block):
@@ -222,7 +218,7 @@ def _triples(path: Path, block: int) -> Iterator[Int32]:
 
 
 def _plain_triples(block: bytes) -> Int32 | None:
-    """The numbers of whole lines, (3, M), or None unless all of it is three short numbers on each line, labels 0, 1."""
+    """The numbers of complete lines, (3, M), or None unless each has three short numbers, the last 0 or 1."""
     text = np.frombuffer(block, dtype=np.uint8)
     digit = (text >= ord("0")) & (text <= ord("9"))
     if not (digit | np.isin(text, np.frombuffer(b" \t\r\n", dtype=np.uint8))).all():
@@ -242,27 +238,24 @@ def _plain_triples(block: bytes) -> Int32 | None:
 
 
 def _careful_triples(path: Path, number: int, lines: Sequence[bytes]) -> Int32:
-    """The same for any lines; the first that is wrong is an error that names it."""
+    """The numbers of any lines, (3, M); the first wrong line is an error."""
     rows = []
     for place, raw in enumerate(lines, start=number):
-        try:
-            text = raw.decode("utf-8-sig" if place == 1 else "utf-8").strip()
-        except UnicodeDecodeError:
-            raise DataFormatError(f"{path}:{place}: no UTF-8 text; save the list as UTF-8") from None
-        if not text:
+        line = Line.decoded(path, place, raw)
+        fields = line.text.split()
+        if not fields:
             continue
-        line, numbers = Line(path, place, text), [_number(field) for field in text.split()]
-        known = [each for each in numbers if each is not None]
-        if len(numbers) != 3 or len(known) != 3 or known[2] > 1:
+        numbers = _numbers(fields)
+        if not len(fields) == len(numbers) == 3 or numbers[2] > 1:
             raise line.wrong(f"`template template label` with numbers below {NUMBERS:,} and a label of 0 or 1")
-        if known[0] == known[1]:
+        if numbers[0] == numbers[1]:
             raise line.wrong("two different templates")
-        rows.append(known)
+        rows.append(numbers)
     return np.array(rows, dtype=np.int32).reshape(-1, 3).T
 
 
 def _repeats(first: Int32, second: Int32) -> tuple[int, tuple[int, int]]:
-    """How many pairs stand above already, in either order; and the places of two that are one pair."""
+    """The number of pairs listed earlier, in either order; and the places of two equal ones."""
     keys = np.minimum(first, second).astype(np.int64) * NUMBERS + np.maximum(first, second)
     ordered = np.sort(keys)
     repeated = ordered[1:][ordered[1:] == ordered[:-1]]
@@ -273,9 +266,9 @@ def _repeats(first: Int32, second: Int32) -> tuple[int, tuple[int, int]]:
 
 
 def read_subjects(path: str | Path) -> dict[int, int]:
-    """Who each template of a gallery or of the probes is, from a CSV with TEMPLATE_ID and SUBJECT_ID in its header.
+    """The subject of each template of a gallery or of the probes: a CSV with TEMPLATE_ID and SUBJECT_ID in its header.
 
-    A template has a line for each of its faces; these agree on the subject.
+    A template has a line for each of its faces, all with the same subject.
     """
     path = Path(path)
     lines = read_lines(path)
@@ -289,11 +282,10 @@ def read_subjects(path: str | Path) -> dict[int, int]:
     subjects: dict[int, int] = {}
     for line in lines:
         cells = _cells(line)
-        numbers = [_number(cells[place].strip()) for place in places if place < len(cells)]
-        known = [number for number in numbers if number is not None]
-        if len(known) != 2:
+        numbers = _numbers(cells[place].strip() for place in places if place < len(cells))
+        if len(numbers) != 2:
             raise line.wrong(f"numbers below {NUMBERS:,} for {TEMPLATE} and {SUBJECT}")
-        template, subject = known
+        template, subject = numbers
         if subjects.setdefault(template, subject) != subject:
             raise line.wrong(f"template {template} to be of subject {subjects[template]}, as above")
     if not subjects:
@@ -303,21 +295,18 @@ def read_subjects(path: str | Path) -> dict[int, int]:
 
 def write_subjects(path: str | Path, subjects: Mapping[int, int]) -> None:
     """Write what `read_subjects` reads: a line for each template."""
-    with whole_file(path) as file:
-        file.write(f"{TEMPLATE},{SUBJECT}\n".encode())
-        for template, subject in subjects.items():
-            file.write(f"{template},{subject}\n".encode())
+    write_lines(path, [f"{TEMPLATE},{SUBJECT}", *(f"{template},{subject}" for template, subject in subjects.items())])
 
 
 def subject_line(path: Path, template: int) -> Line:
     """The first line of a template in a gallery or in the probes: for errors."""
     lines = read_lines(path)
     place = [column.strip().upper() for column in _cells(next(lines))].index(TEMPLATE)
-    return next(line for line in lines if _number(_cells(line)[place].strip()) == template)
+    return next(line for line in lines if whole_number(_cells(line)[place].strip()) == template)
 
 
-class AlignedFaces:
-    """All images below a folder, in sorted order; whose they are, only templates say."""
+class AlignedFaces(ImageFiles):
+    """All images below a folder, in sorted order; people are unknown, as only templates have subjects."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
@@ -327,10 +316,6 @@ class AlignedFaces:
         if not self.paths:
             raise DataFormatError(f"{self.root}: no image below it; wanted the aligned faces of a set")
 
-    def read(self, index: int) -> bytes:
-        """The bytes of one file."""
-        return read_bytes(self.root / self.paths[index])
-
 
 def _cells(line: Line) -> list[str]:
     try:
@@ -339,21 +324,6 @@ def _cells(line: Line) -> list[str]:
         raise line.wrong(f"a line of a CSV ({error})") from None
 
 
-def _number(text: str) -> int | None:
-    number = whole_number(text)
-    return number if number is not None and number < NUMBERS else None
-
-
-def _finite(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and text.isascii() and "_" not in text else None
-
-
-def _plain(image: str, path: object) -> str:
-    """An image's name, if a line can hold it."""
-    if image != image.strip():
-        raise DataFormatError(f"{path}: the name {image!r}; a list of lines cannot hold a space at its ends")
-    return checked(image, path)
+def _numbers(texts: Iterable[str]) -> list[int]:
+    """The numbers below `NUMBERS` among some texts."""
+    return [number for number in map(whole_number, texts) if number is not None and number < NUMBERS]

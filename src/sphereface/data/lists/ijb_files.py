@@ -1,4 +1,4 @@
-"""All lists of IJB-B or IJB-C together: what one of them names, the others must know."""
+"""All lists of IJB-B or IJB-C, checked against each other."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,24 +22,24 @@ from sphereface.data.lists.ijb import (
 
 @dataclass(frozen=True, eq=False)
 class IjbLists:
-    """All that the metadata says, checked against each other."""
+    """The lists of the metadata, checked against each other."""
 
     files: IjbFiles
     members: tuple[Member, ...]
-    known: Integers  # templates, rising
+    known: Integers  # templates, in ascending order
     pairs: TemplatePairs | None
-    galleries: Mapping[str, Mapping[int, int]]  # who each template is
+    galleries: Mapping[str, Mapping[int, int]]  # name -> template -> subject
     probes: Mapping[int, int]
     subjects: Mapping[int, int]  # of all templates that galleries or probes list
 
     @property
     def images(self) -> list[str]:
-        """All that are listed, each once."""
+        """All listed images, each once."""
         return list(dict.fromkeys(member.image for member in self.members))
 
 
 def read_ijb(files: IjbFiles, *, repeats: Repeats = "fail") -> IjbLists:
-    """Read all lists that are there; `repeats="keep"` lets a pair that is listed again count again."""
+    """Read all existing lists; with `repeats="keep"`, a pair listed twice counts twice."""
     members = read_members(files.members)
     known = np.unique([member.template for member in members])
     pairs = None
@@ -53,7 +53,7 @@ def read_ijb(files: IjbFiles, *, repeats: Repeats = "fail") -> IjbLists:
 
 
 def _require_known(files: IjbFiles, path: Path, pairs: TemplatePairs, known: Integers) -> None:
-    """Raise if a pair names a template that no image belongs to."""
+    """Raise if a pair names a template without images."""
     for side in (pairs.first, pairs.second):
         unknown = np.flatnonzero(~np.isin(side, known))
         if len(unknown):
@@ -62,7 +62,7 @@ def _require_known(files: IjbFiles, path: Path, pairs: TemplatePairs, known: Int
 
 
 def _read_subjects(files: IjbFiles, path: Path, known: Integers, subjects: dict[int, int]) -> dict[int, int]:
-    """A gallery or the probes, whose templates have images, and the subjects that earlier lists gave them."""
+    """A gallery or the probes; raises for templates without images, or of another subject in an earlier list."""
     listed = read_subjects(path)
     for template, subject in listed.items():
         if subjects.setdefault(template, subject) != subject:

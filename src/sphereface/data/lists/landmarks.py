@@ -1,36 +1,27 @@
-"""Landmarks in plain text: `path x1 y1 ... x5 y5` on each line, one a face."""
+"""Landmarks in plain text: `path x1 y1 ... x5 y5` on each line, a line for each face."""
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from sphereface.arrays import Float64, Floating
-from sphereface.data.files.lines import read_lines
+from sphereface.data.files.lines import finite_number, read_lines
 from sphereface.data.files.writing import whole_file
 from sphereface.data.names import checked
 from sphereface.errors import UserError
 
 
 def read_landmarks(path: str | Path) -> dict[str, Float64]:
-    """The five points of each face of an image, (N, 5, 2): lines of `path x1 y1 ... x5 y5`, one a face."""
+    """The five points of each face of an image, (N, 5, 2), by path."""
     points: dict[str, list[list[float]]] = {}
     for line in read_lines(Path(path)):
         name, *fields = line.text.rstrip().rsplit(maxsplit=10)
-        values = [value for value in map(_finite, fields) if value is not None]
+        values = [value for value in map(finite_number, fields) if value is not None]
         if len(values) != 10:
             raise line.wrong("`path x1 y1 x2 y2 x3 y3 x4 y4 x5 y5`")
         points.setdefault(checked(name, line), []).append(values)
     return {name: np.array(faces, dtype=np.float64).reshape(-1, 5, 2) for name, faces in points.items()}
-
-
-def _finite(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and text.isascii() and "_" not in text else None
 
 
 def write_landmarks(path: str | Path, landmarks: Mapping[str, Floating]) -> None:

@@ -1,4 +1,4 @@
-"""MegaFace's lists in JSON."""
+"""MegaFace's lists of images, in JSON."""
 
 import json
 from collections.abc import Iterable
@@ -13,27 +13,25 @@ from sphereface.errors import DataFormatError
 
 @dataclass(frozen=True)
 class MegaFaceImage:
-    """One entry of a MegaFace list; `id` is the person, and None for a distractor whose list names none."""
+    """One entry of a MegaFace list; `id` is the person, None for a distractor of an unknown person."""
 
     path: str
     id: str | None
 
 
 def read_megaface(path: str | Path) -> tuple[MegaFaceImage, ...]:
-    """A list of probes or distractors: JSON with `path` and, usually, `id`, lists of one length."""
+    """A list of probes or distractors: JSON with lists `path` and, usually, `id`, of one length."""
     path = Path(path)
     with open_list(path) as file:
         try:
-            told = json.load(file)
+            lists = json.load(file)
         except (ValueError, RecursionError) as error:
-            raise DataFormatError(f"{path}: no JSON ({error}); wanted a MegaFace list") from None
-    if not isinstance(told, dict) or not isinstance(told.get("path"), list):
+            raise DataFormatError(f"{path}: not JSON ({error}); wanted a MegaFace list") from None
+    if not isinstance(lists, dict) or not isinstance(lists.get("path"), list):
         raise DataFormatError(f'{path}: wanted a MegaFace list, {{"path": [...], "id": [...]}}')
-    paths, ids = told["path"], told.get("id", [None] * len(told["path"]))
+    paths, ids = lists["path"], lists.get("id", [None] * len(lists["path"]))
     if not isinstance(ids, list) or len(ids) != len(paths):
-        raise DataFormatError(
-            f"{path}: {len(paths):,} paths and ids that do not match them; wanted lists of one length"
-        )
+        raise DataFormatError(f"{path}: {len(paths):,} paths and ids that do not match; wanted lists of one length")
     return tuple(
         MegaFaceImage(_megaface_path(name, path, number), _megaface_id(person, path, number))
         for number, (name, person) in enumerate(zip(paths, ids, strict=True))
@@ -55,6 +53,6 @@ def _megaface_id(person: object, path: Path, number: int) -> str | None:
 def write_megaface(path: str | Path, images: Iterable[MegaFaceImage]) -> None:
     """Write what `read_megaface` reads."""
     listed = list(images)
-    told = {"path": [image.path for image in listed], "id": [image.id for image in listed]}
+    lists = {"path": [image.path for image in listed], "id": [image.id for image in listed]}
     with whole_file(path) as file:
-        file.write(json.dumps(told, ensure_ascii=False, indent=1).encode())
+        file.write(json.dumps(lists, ensure_ascii=False, indent=1).encode())

@@ -1,14 +1,14 @@
-"""Lists of pairs: LFW's `pairs.txt` and `pairsDevTrain.txt`, plain lists, and their way to a `.bin` and back."""
+"""Lists of pairs: LFW's `pairs.txt` and `pairsDevTrain.txt`, plain lists, and conversion to and from `.bin`."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from sphereface.data.files.lines import Line, read_lines, whole_number
-from sphereface.data.files.writing import new_folder, whole_file
+from sphereface.data.files.writing import new_folder, write_lines
 from sphereface.data.formats.bins import PairSet, read_bin, write_bin
 from sphereface.data.names import checked, checked_person, suffix_of
 from sphereface.errors import DataFormatError, UserError
@@ -16,8 +16,8 @@ from sphereface.faces.images import read_bytes
 
 Layout = Literal["view2", "view1", "plain"]
 
-FOLDS = 10  # of sets that name none, taken in order
-LIST = "pairs.txt"  # what `bin_to_folder` calls its list
+FOLDS = 10  # of sets without folds, in the order of their pairs
+LIST = "pairs.txt"  # the list of `bin_to_folder`
 
 _LFW_PATH = re.compile(r"(?P<name>[^/]+)/(?P=name)_(?P<number>[0-9]{4,18})(\.[^./]+)?")
 
@@ -33,9 +33,9 @@ class Pair:
 
 
 def read_pairs(path: str | Path, *, suffix: str = ".jpg") -> tuple[Pair, ...]:
-    """The pairs of a list, whose first line says what it is.
+    """The pairs of a list; its first line tells the format.
 
-    LFW: `10<TAB>300` promises ten folds of 300 same and 300 different pairs, `1100` one fold of so many (view 1);
+    LFW: `10<TAB>300` announces ten folds of 300 same and 300 different pairs, `1100` one fold of 1100 each (view 1);
     `name i j` is `name/name_000i.jpg` and `name/name_000j.jpg`. Plain: `left<TAB>right<TAB>same<TAB>fold` on each line.
     """
     lines = list(read_lines(Path(path)))
@@ -46,8 +46,8 @@ def read_pairs(path: str | Path, *, suffix: str = ".jpg") -> tuple[Pair, ...]:
         return tuple(_plain(line) for line in lines)
     folds, count = header if len(header) == 2 else (1, header[0])
     if len(lines) - 1 != folds * 2 * count or len(lines) == 1:
-        promised = f"{folds:,} x ({count:,} same + {count:,} different)"
-        raise DataFormatError(f"{path}: {len(lines) - 1:,} pairs; its first line promises {promised}")
+        wanted = f"{folds:,} x ({count:,} same + {count:,} different)"
+        raise DataFormatError(f"{path}: {len(lines) - 1:,} pairs; wanted {wanted}, as in its first line")
     return tuple(
         _lfw(line, same=place % (2 * count) < count, fold=place // (2 * count), suffix=suffix)
         for place, line in enumerate(lines[1:])
@@ -70,7 +70,7 @@ def _lfw(line: Line, *, same: bool, fold: int, suffix: str) -> Pair:
 def _photo(line: Line, name: str, number: str, suffix: str) -> str:
     value = whole_number(number)
     if value is None:
-        raise line.wrong(f"a photo's number where {number!r} stands")
+        raise line.wrong(f"a photo's number in place of {number!r}")
     return f"{checked_person(name, line)}/{name}_{value:04d}{suffix}"
 
 
@@ -84,9 +84,9 @@ def _plain(line: Line) -> Pair:
 
 def write_pairs(path: str | Path, pairs: Sequence[Pair], *, layout: Layout = "plain") -> None:
     """Write a list that `read_pairs` reads; LFW's layouts want its names, and each fold's same pairs first."""
-    lines = list(_WRITERS[layout](pairs))
-    with whole_file(path) as file:
-        file.writelines(f"{line}\n".encode() for line in lines)
+    if layout not in get_args(Layout):
+        raise UserError(f"unknown layout {layout!r}; choose one of {', '.join(get_args(Layout))}")
+    write_lines(path, _plain_lines(pairs) if layout == "plain" else _lfw_lines(pairs, layout))
 
 
 def _plain_lines(pairs: Sequence[Pair]) -> Iterator[str]:
@@ -95,59 +95,44 @@ def _plain_lines(pairs: Sequence[Pair]) -> Iterator[str]:
         yield f"{left}\t{right}\t{pair.same:d}\t{pair.fold}"
 
 
-def _view2_lines(pairs: Sequence[Pair]) -> Iterator[str]:
+def _lfw_lines(pairs: Sequence[Pair], layout: Layout) -> Iterator[str]:
     folds = [fold for fold, _ in groupby(pair.fold for pair in pairs)]
     count = len(pairs) // max(2 * len(folds), 1)
     wanted = [(fold, place < count) for fold in range(len(folds)) for place in range(2 * count)]
     if not pairs or [(pair.fold, pair.same) for pair in pairs] != wanted:
-        raise UserError(
-            f"{len(pairs):,} pairs in folds {folds[:12]}; wanted folds 0, 1, ..., each n same and then n different "
-            'pairs: write others with layout="plain"'
-        )
-    yield f"{len(folds)}\t{count}"
+        rule = "folds 0, 1, ..., each n same and then n different pairs"
+        raise UserError(f'{len(pairs):,} pairs in folds {folds[:12]}; wanted {rule}: write others with layout="plain"')
+    if layout == "view1" and len(folds) != 1:
+        raise UserError(f"{len(folds)} folds; wanted one for view 1")
+    yield f"{count}" if layout == "view1" else f"{len(folds)}\t{count}"
     for pair in pairs:
         (name, i), (other, j) = _lfw_name(pair.left), _lfw_name(pair.right)
         yield f"{name}\t{i}\t{j}" if pair.same else f"{name}\t{i}\t{other}\t{j}"
 
 
-def _view1_lines(pairs: Sequence[Pair]) -> Iterator[str]:
-    header, *lines = _view2_lines(pairs)
-    folds, count = header.split("\t")
-    if folds != "1":
-        raise UserError(f"{folds} folds; view 1 has one")
-    yield from (count, *lines)
-
-
-_WRITERS: dict[Layout, Callable[[Sequence[Pair]], Iterator[str]]] = {
-    "view2": _view2_lines,
-    "view1": _view1_lines,
-    "plain": _plain_lines,
-}
-
-
 def _lfw_name(path: str) -> tuple[str, int]:
     match = _LFW_PATH.fullmatch(path)
     if match is None:
-        raise UserError(f'{path!r} is no name as in LFW, Name/Name_0001.jpg: write such a list with layout="plain"')
+        raise UserError(f'{path!r} is not named as in LFW, Name/Name_0001.jpg: write such a list with layout="plain"')
     return match["name"], int(match["number"])
 
 
 def pairs_to_bin(pairs: Sequence[Pair], root: str | Path, out: str | Path) -> None:
-    """Write the images of some pairs, which stand below `root`, and their answers to a `.bin` file."""
+    """Write the images of some pairs, with paths below `root`, and whether each is one person, to a `.bin` file."""
     images = tuple(read_bytes(Path(root) / path) for pair in pairs for path in (pair.left, pair.right))
     write_bin(out, PairSet(images, tuple(pair.same for pair in pairs)))
 
 
 def folds_in_a_row(count: int) -> list[int]:
-    """The folds of pairs that name none, ten in a row as InsightFace takes them: the first count % 10 have one more."""
+    """Folds for pairs without folds, ten in a row as in InsightFace: the first count % 10 have one pair more."""
     size, more = divmod(count, FOLDS)
     return [fold for fold in range(FOLDS) for _ in range(size + (fold < more))]
 
 
 def bin_to_folder(path: str | Path, root: str | Path) -> tuple[Pair, ...]:
-    """Write a `.bin` file's images to a new folder, `000000/left.jpg` and so on, and a plain list of the pairs there.
+    """Write a `.bin` file's images to a new folder, `000000/left.jpg` and so on, with a plain list of the pairs.
 
-    A `.bin` names no folds; the pairs are taken as ten folds in a row, as InsightFace does.
+    A `.bin` has no folds; the pairs become ten folds in a row, as in InsightFace.
     """
     found = read_bin(path)
     pairs, folds = [], folds_in_a_row(len(found))

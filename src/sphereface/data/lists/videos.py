@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sphereface.data.files.lines import Line, read_lines, whole_number
-from sphereface.data.files.writing import whole_file
+from sphereface.data.files.writing import write_lines
 from sphereface.data.names import checked
 from sphereface.errors import DataFormatError
 
@@ -24,7 +24,7 @@ class VideoPair:
 
 
 def read_video_pairs(path: str | Path) -> tuple[VideoPair, ...]:
-    """The pairs of a `splits.txt`: `split, pair, first, second, same` on each line, below a line that says so."""
+    """The pairs of a `splits.txt`: `split, pair, first, second, same` on each line, below a header."""
     lines = list(read_lines(Path(path)))
     if lines and whole_number(lines[0].text.split(",")[0].strip()) is None and lines[0].text.count(",") == 4:
         del lines[0]
@@ -46,9 +46,9 @@ def _parse(line: Line) -> VideoPair:
 def write_video_pairs(path: str | Path, pairs: Iterable[VideoPair]) -> None:
     """Write what `read_video_pairs` reads, pairs counted from 1 in each split."""
     counts: Counter[int] = Counter()
-    with whole_file(path) as file:
-        file.write(f"{HEADER}\n".encode())
-        for pair in pairs:
-            counts[pair.split] += 1
-            first, second = checked(pair.first, "a video"), checked(pair.second, "a video")
-            file.write(f"{pair.split}, {counts[pair.split]}, {first}, {second}, {pair.same:d}\n".encode())
+    lines = [HEADER]
+    for pair in pairs:
+        counts[pair.split] += 1
+        first, second = checked(pair.first, "a video"), checked(pair.second, "a video")
+        lines.append(f"{pair.split}, {counts[pair.split]}, {first}, {second}, {pair.same:d}")
+    write_lines(path, lines)

@@ -1,1 +1,1 @@
-"""Synthetic faces, and sets of them in the shape of published ones."""
+"""Synthetic faces, and sets of them in the form of published sets."""

@@ -1,7 +1,7 @@
-"""A brush: coloured polygons and lines, in pixels of the crop or on a surface that says where they fall."""
+"""Drawing of coloured polygons and lines, in pixels of the crop or on a surface that is projected to it."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import cv2
@@ -22,7 +22,7 @@ def mix(a: Colour, b: Colour, share: float) -> Colour:
 
 
 def some_colour(rng: np.random.Generator, low: float, high: float) -> Colour:
-    """A colour at random."""
+    """A random colour."""
     return rng.uniform(low, high), rng.uniform(low, high), rng.uniform(low, high)
 
 
@@ -35,9 +35,9 @@ class _Shape(NamedTuple):
 
 
 class Canvas:
-    """A crop under the brush; `lay` maps points (N, 2) of the face, and their lifts above it, to pixels.
+    """A crop to draw on; `lay` maps points (N, 2) of the face, and their lifts above it, to pixels.
 
-    Shapes wait in order and are laid on the face all at once, which is much faster.
+    Shapes are queued and projected all at once, which is much faster.
     """
 
     def __init__(self, image: Image, lay: Callable[[Float64, Float64], Float64]) -> None:
@@ -63,14 +63,11 @@ class Canvas:
         self.waiting.append(_Shape(xy, lift, colour, thickness, closed))
 
     def paint(self) -> Image:
-        """Draw what waits, first come first drawn."""
+        """Draw the queued shapes in order."""
         on_face = [shape for shape in self.waiting if shape.lift is not None]
-        lifts = [
-            np.full(len(shape.points), shape.lift) if isinstance(shape.lift, float) else shape.lift for shape in on_face
-        ]
-        flat = np.concatenate([shape.points for shape in on_face])
-        laid = self.lay(flat, np.concatenate(lifts))  # type: ignore[arg-type]
-        places = _cut(laid, [len(shape.points) for shape in on_face])
+        lifts = [np.broadcast_to(shape.lift, len(shape.points)) for shape in on_face]  # type: ignore[arg-type]
+        laid = self.lay(np.concatenate([shape.points for shape in on_face]), np.concatenate(lifts))
+        places = iter(np.split(laid, np.cumsum([len(shape.points) for shape in on_face])[:-1]))
         for shape in self.waiting:
             points = shape.points if shape.lift is None else next(places)
             grid = np.rint(points * (1 << SUBPIXEL)).astype(np.int32)
@@ -81,15 +78,8 @@ class Canvas:
         return self.image
 
 
-def _cut(points: Float64, lengths: Sequence[int]) -> Iterator[Float64]:
-    start = 0
-    for length in lengths:
-        yield points[start : start + length]
-        start += length
-
-
-_CIRCLE = np.column_stack([np.cos(np.linspace(0, 2 * np.pi, 18, endpoint=False)),
-                           np.sin(np.linspace(0, 2 * np.pi, 18, endpoint=False))])  # fmt: skip
+_TURN = np.linspace(0, 2 * np.pi, 18, endpoint=False)
+_CIRCLE = np.column_stack([np.cos(_TURN), np.sin(_TURN)])
 
 
 def ellipse(x: float, y: float, rx: float, ry: float, tilt: float = 0.0) -> Float64:

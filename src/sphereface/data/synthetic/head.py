@@ -1,4 +1,4 @@
-"""A head in three dimensions: turned, seen through a lens, and laid on the template as alignment does it.
+"""A head in three dimensions: turned, projected, and aligned to the template.
 
 Lengths are in pixels of the crop, the origin between nose and upper lip of an average face, x right, y down, z towards
 the camera.
@@ -18,7 +18,7 @@ TEMPLATE = np.array(
 
 
 class Head:
-    """The turned head: where points of the face fall in the crop."""
+    """A turned head, which maps points of the face to the crop."""
 
     def __init__(self, person: Traits, shot: Shot) -> None:
         self.half_width = 35.5 + 2.4 * person.head_width
@@ -40,20 +40,20 @@ class Head:
         return np.column_stack([xy, z])
 
     def lay(self, xy: Float64, lift: Lift) -> Float64:
-        """Where points (N, 2) of a frontal face fall in the crop."""
+        """Points (N, 2) of a frontal face in the crop."""
         return self.view(self.surface(xy, lift))
 
     def view(self, points: Float64) -> Float64:
-        """Where points (N, 3) of the head fall on the film, (N, 2): turned, with a little perspective."""
+        """Points (N, 3) of the head in the crop, (N, 2): turned, with a little perspective."""
         turned = (points - self.centre) @ self.rotation.T
         return self.place(turned[:, :2] / (1 - turned[:, 2:] / 420) + self.centre[:2])
 
     def place(self, film: Float64) -> Float64:
-        """Where points (N, 2) of the film fall in the crop."""
+        """Points (N, 2) of the projected head in the crop."""
         return np.asarray(film @ self.similarity[:, :2].T + self.similarity[:, 2])
 
     def align(self, landmarks: Float64, shot: Shot) -> None:
-        """Lay the five landmarks (5, 3) on the template, but for the error that a detector makes."""
+        """Align the five landmarks (5, 3) to the template, with the error of a detector."""
         source = self.view(landmarks)
         mean_s, mean_t = source.mean(0), TEMPLATE.mean(0)
         s, t = source - mean_s, TEMPLATE - mean_t
@@ -75,15 +75,15 @@ def landmarks(person: Traits, shot: Shot, head: Head) -> Float64:
 
 
 def eye_place(person: Traits) -> tuple[float, float]:
-    """Where the right eye of the picture is."""
+    """The position of the right eye in the picture."""
     return 17.4 + 1.3 * person.eye_gap, -20.0 + 1.3 * person.eye_height
 
 
 def mouth_place(person: Traits) -> float:
-    """How low the mouth sits."""
+    """The height of the mouth, y."""
     return 20.5 + 1.5 * person.mouth_height
 
 
 def nose_lift(person: Traits) -> float:
-    """How far the tip of the nose stands out."""
+    """The lift of the tip of the nose."""
     return 11.0 + 2.5 * person.nose_depth

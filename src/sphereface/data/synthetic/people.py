@@ -1,14 +1,14 @@
-"""Synthetic people: faces drawn by our own code, as many as wanted, the same everywhere.
+"""Synthetic people: any number of drawn faces, the same on every machine.
 
-A face depends on (version, seed, person, photo) and on nothing else: neither on the order in which faces are drawn nor
-on the number of processes. Every fourth person resembles the one before. How hard the set is was fixed with softmax
-alone (docs/how-it-works/synthetic.md) and is frozen behind VERSION: whatever changes a pixel needs a new one.
+A face depends on (version, seed, person, photo) only, and on neither the order of drawing nor the number of processes.
+Every fourth person resembles the one before. The difficulty was tuned with softmax alone
+(docs/how-it-works/synthetic.md) and is fixed by VERSION: a change of any pixel needs a new version.
 """
 
 import json
 import math
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,11 +29,12 @@ VERSION = 1
 
 SKIN: dict[Skin, tuple[float, float]] = {"light": (0.0, 0.3), "medium": (0.35, 0.65), "dark": (0.7, 1.0)}
 AGE: dict[Age, tuple[float, float]] = {"young": (0.0, 0.3), "middle": (0.35, 0.6), "old": (0.65, 1.0)}
-LIKENESS = 0.85  # correlation of a person with the one they resemble
+LIKENESS = 0.85  # correlation of a person's traits with the resembled person's
 
-SIGNATURE = "synthetic.json"  # says whose faces a folder holds
-# Grain defeats all but the simplest compression.
+SIGNATURE = "synthetic.json"  # the population of a folder
+# Noise in the pixels defeats all but the simplest compression.
 PNG = [cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_HUFFMAN_ONLY]
+JPEG = [cv2.IMWRITE_JPEG_QUALITY, 95]
 
 
 @dataclass(frozen=True)
@@ -47,23 +48,17 @@ class SyntheticPeople:
     skin: Skin | None = None
     age: Age | None = None
 
-    @lru_cache(maxsize=4096)  # noqa: B019 - a population is three numbers, and photos of a person come in a row
+    @lru_cache(maxsize=4096)  # noqa: B019 - a population is three numbers, and a person's photos are drawn in a row
     def person(self, number: int) -> Traits:
         """The traits of one person."""
         values = self._vector(number)
         if number % 4 == 3:
             values = LIKENESS * self._vector(number - 1) + math.sqrt(1 - LIKENESS**2) * values
         traits = Traits(*np.clip(values, -2.5, 2.5).tolist())
-        position = {"skin": _uniform(traits.skin), "age": _uniform(traits.age)}
         low, high = SKIN[self.skin] if self.skin else (0.0, 1.0)
         young, old = AGE[self.age] if self.age else (0.0, 1.0)
-        return Traits(
-            **{
-                **traits.__dict__,
-                "skin": low + (high - low) * position["skin"],
-                "age": young + (old - young) * position["age"],
-            }
-        )
+        skin, age = low + (high - low) * _uniform(traits.skin), young + (old - young) * _uniform(traits.age)
+        return replace(traits, skin=skin, age=age)
 
     def face(self, person: int, photo: int) -> Image:
         """One aligned photo, (112, 96, 3) uint8 RGB."""
@@ -73,9 +68,9 @@ class SyntheticPeople:
     def faces(
         self, people: range, photos: int, *, workers: int = 1, progress: Progress = silent
     ) -> tuple[Image, Int64]:
-        """All photos of some people (N, 112, 96, 3), and whose they are (N,), counted from the first of them.
+        """All photos of some people (N, 112, 96, 3), and their labels (N,), 0 for the first person.
 
-        `progress` hears, person by person, how many faces are drawn.
+        `progress` gets the number of faces drawn, after each person.
         """
         images = []
         with mapping(workers, chunk=4) as run:
@@ -85,9 +80,9 @@ class SyntheticPeople:
         return np.concatenate(images), np.repeat(np.arange(len(people)), photos)
 
     def write(self, folder: Path, people: int, photos: int, *, workers: int = 1, progress: Progress = silent) -> None:
-        """Write `folder/pNNNN/NNNN.png`, the same bytes whatever the number of workers.
+        """Write `folder/pNNNN/NNNN.png`, the same bytes for any number of workers.
 
-        The folder must be new, empty, or from an earlier run of this population: nothing else is ever written over.
+        The folder must be new, empty, or from an earlier run of this population: nothing else is overwritten.
         """
         self._claim(folder)
         with mapping(workers, chunk=4) as run:
@@ -96,7 +91,7 @@ class SyntheticPeople:
         write_manifest(folder, SetManifest(made_by=f"sphereface {__version__} data synth"))
 
     def _claim(self, folder: Path) -> None:
-        """Sign a folder as this population's, or refuse one that holds something else."""
+        """Sign a folder for this population, or refuse one with other contents."""
         signature = json.dumps({"synthetic": VERSION, "seed": self.seed, "skin": self.skin, "age": self.age}) + "\n"
         signed = folder / SIGNATURE
         if folder.exists() and any(folder.iterdir()) and (not signed.is_file() or signed.read_text() != signature):
@@ -114,22 +109,28 @@ class SyntheticPeople:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         for photo in range(photos):
-            _, png = cv2.imencode(".png", cv2.cvtColor(self.face(person, photo), cv2.COLOR_RGB2BGR), PNG)
-            (part / f"{photo:04d}.png").write_bytes(png.tobytes())
+            write_face(part / f"{photo:04d}.png", self.face(person, photo))
         shutil.rmtree(home, ignore_errors=True)
-        part.replace(home)  # a person is there with all photos or not at all
+        part.replace(home)  # with all photos or not at all
 
     def _vector(self, number: int) -> Float64:
         return np.random.default_rng([VERSION, self.seed, number, 0]).standard_normal(Traits.count())
 
 
+def write_face(path: Path, face: Image) -> None:
+    """Write a face as `.png` or `.jpg`."""
+    options = PNG if path.suffix == ".png" else JPEG
+    _, coded = cv2.imencode(path.suffix, cv2.cvtColor(face, cv2.COLOR_RGB2BGR), options)
+    path.write_bytes(coded.tobytes())
+
+
 def _uniform(normal: float) -> float:
-    """A standard normal number as one that is evenly spread over 0..1."""
+    """The quantile, 0 to 1, of a standard normal number."""
     return 0.5 * (1 + math.erf(normal / math.sqrt(2)))
 
 
 def take(person: Traits, rng: np.random.Generator) -> Shot:
-    """How one photo of a person happens to be taken."""
+    """The random circumstances of one photo of a person."""
     tilt, side = rng.normal(-0.35, 0.35), rng.normal(0, 0.6)
     light = np.array([side, tilt, 1.0])
     light = 1.15 * light / np.linalg.norm(light)

@@ -1,8 +1,8 @@
 """Draws one synthetic face: a head, turned, lit, photographed and cropped to 112 x 96.
 
-A face is drawn as coloured polygons whose corners lie on a rounded head, so that a turn of the head moves the nose
-against the eyes and narrows the far side, as it does in photos. The five landmarks of the turned head are then laid on
-the template by a similarity transform, which is what alignment does to real photos.
+A face is drawn as coloured polygons with corners on a rounded head, so that a turn of the head moves the nose against
+the eyes and narrows the far side, as in photos. A similarity transform then maps the five landmarks of the turned head
+to the template, as alignment does with real photos.
 """
 
 import math
@@ -104,26 +104,16 @@ def _behind(canvas: Canvas, head: Head, person: Traits, shot: Shot, palette: Pal
 
 def _skin_details(canvas: Canvas, head: Head, person: Traits, shot: Shot, palette: Palette) -> None:
     eye_x, eye_y = eye_place(person)
+    socket = mix(palette.skin, palette.shadow, 0.3 + 0.12 * person.eye_depth)
     for side in (-1.0, 1.0):
-        canvas.patch(
-            ellipse(side * eye_x, eye_y + 0.5, 8.5, 6.0 + person.eye_depth),
-            mix(palette.skin, palette.shadow, 0.3 + 0.12 * person.eye_depth),
-        )
+        canvas.patch(ellipse(side * eye_x, eye_y + 0.5, 8.5, 6.0 + person.eye_depth), socket)
         canvas.patch(ellipse(side * 22, 6, 7, 5), mix(palette.skin, (225, 110, 100), 0.10 + 0.08 * shot.smile))
     beard = person.beard + 0.35 * shot.beard_change
     if beard > 0.7:
         share = min(0.85, 0.25 + 0.5 * (beard - 0.7))
         jaw = head.half_width * 0.86
         low = head.bottom - 1
-        right: list[list[float]] = [
-            [0, low],
-            [jaw * 0.5, low - 3],
-            [jaw * 0.9, 22],
-            [jaw, 2],
-            [jaw * 0.62, 12],
-            [13, 11],
-            [0, 9],
-        ]
+        right = [[0, low], [jaw * 0.5, low - 3], [jaw * 0.9, 22], [jaw, 2], [jaw * 0.62, 12], [13.0, 11], [0.0, 9]]
         left = [[-x, y] for x, y in reversed(right[1:-1])]
         canvas.patch(np.array([*right, *left], dtype=float), mix(palette.skin, palette.hair, share))
     wrinkle = person.age - 0.35
@@ -139,9 +129,8 @@ def _skin_details(canvas: Canvas, head: Head, person: Traits, shot: Shot, palett
     if person.freckles > 0.8:
         grid = np.random.default_rng(int(1000 * abs(person.freckles))).uniform((-24, -4), (24, 12), (14, 2))
         for x, y in grid:
-            canvas.patch(
-                np.array([[x, y], [x + 0.7, y], [x + 0.7, y + 0.7], [x, y + 0.7]]), mix(palette.skin, palette.deep, 0.3)
-            )
+            square = np.array([[x, y], [x + 0.7, y], [x + 0.7, y + 0.7], [x, y + 0.7]])
+            canvas.patch(square, mix(palette.skin, palette.deep, 0.3))
     if abs(person.mole_x) > 0.4:
         canvas.patch(ellipse(13 * person.mole_x, 6 + 11 * person.mole_y, 1.3, 1.3), spots, 0.5)
 
@@ -191,11 +180,8 @@ def _nose(canvas: Canvas, person: Traits, palette: Palette) -> None:
     for side in (-1.0, 1.0):
         nostril = ellipse(side * wing * 0.48, tip_y + 3.6, 1.7 + 0.2 * person.nose_width, 1.0)
         canvas.patch(nostril, palette.deep, lift * 0.5)
-        canvas.crease(
-            np.array([[wing, tip_y - 1.5], [wing + 0.6, tip_y + 1], [wing - 1, tip_y + 3.5]]) * (side, 1),
-            palette.shadow,
-            lift=3.0,
-        )
+        edge = np.array([[wing, tip_y - 1.5], [wing + 0.6, tip_y + 1], [wing - 1, tip_y + 3.5]]) * (side, 1)
+        canvas.crease(edge, palette.shadow, lift=3.0)
 
 
 def _mouth(canvas: Canvas, person: Traits, shot: Shot, palette: Palette) -> None:
@@ -226,10 +212,9 @@ def _hair(canvas: Canvas, head: Head, person: Traits, shot: Shot, palette: Palet
         return
     volume = max(0.8, 3.0 + 2.2 * person.hair_volume + 1.5 * shot.hair_change)
     line = -38 - 4.0 * baldness  # where the forehead ends
-    crown = outline.copy()
-    middle = crown.mean(0)
+    middle = outline.mean(0)
     above = np.concatenate([np.arange(30, 40), np.arange(0, 11)])  # from the left temple over the top to the right
-    cap = middle + (crown[above] - middle) * (1 + volume / 38)
+    cap = middle + (outline[above] - middle) * (1 + volume / 38)
     part = 11.0 * np.clip(person.parting, -1.5, 1.5)
     temple = head.half_width - 2.5
     edge = np.array([[temple, -20.0], [temple - 4, line + 8], [12 + 0.3 * part, line + 1.5], [part, line - 3],

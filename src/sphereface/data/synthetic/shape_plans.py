@@ -1,10 +1,10 @@
-"""What a set in a published shape will hold: which faces under which names, and the lists that name them.
+"""The contents of a set in a published shape: its faces with their names, and its lists.
 
-Chosen by the seed and the two counts alone; nothing is drawn here.
+They depend on the seed and the two counts alone; nothing is drawn here.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -14,7 +14,7 @@ from typing import NamedTuple, get_args
 import numpy as np
 
 from sphereface.choices import IjbName, Shape
-from sphereface.data.files.writing import whole_file
+from sphereface.data.files.writing import write_lines
 from sphereface.data.lists.ijb import GALLERIES
 from sphereface.data.lists.megaface import MegaFaceImage, write_megaface
 from sphereface.data.lists.pairs import FOLDS, Pair, write_pairs
@@ -26,15 +26,15 @@ from sphereface.faces.warp import targets
 Writer = Callable[[Path], None]
 
 LFW_PAIRS, DEV_PAIRS, YTF_PAIRS = 300, 1100, 250  # of each kind in a fold, in DevTrain, in a split; as published
-DEV_FOLDS = 7  # whose people are in DevTrain; those of the other three are in DevTest
+DEV_FOLDS = 7  # with the people of DevTrain; the other three have those of DevTest
 VIDEOS = 3  # of each person, so that each gives three same pairs
 STRANGERS = 10  # distractors for each person among the probes
-NOISE = 20  # one image of so many is not whom its list says
-IMPOSTORS = 50  # people with whose probes each template of an IJB gallery is compared, beside its own
+NOISE = 20  # one image of 20 shows another person than its list says
+IMPOSTORS = 50  # other people to compare each template of an IJB gallery with
 
 
 class Face(NamedTuple):
-    """One image to draw: a photo of a person, or a frame of the scene in which that photo was taken."""
+    """One image to draw: a photo of a person, or a frame of the video around that photo."""
 
     path: str
     person: int
@@ -44,40 +44,28 @@ class Face(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What a set will hold: faces, the lists that name them, and the folders that are read as sets of faces."""
+    """The contents of a set: faces, lists of them, and the folders that get a manifest."""
 
     faces: tuple[Face, ...]
     lists: Mapping[str, Writer]
     homes: tuple[str, ...] = (".",)
 
 
-def plan_shape(shape: Shape, people: int, photos: int, seed: int) -> Plan:
-    """What a set of that shape holds; too few people or photos are refused."""
-    if shape not in PLANS:
+def plan_shape(shape: Shape, people: int, photos: int, seed: int, *, name: IjbName = "ijbc") -> Plan:
+    """The contents of a set of that shape, for `ijb` with the file names of `name`; too small a set is an error."""
+    if shape not in LEAST:
         raise UserError(f"unknown shape {shape!r}; choose one of {', '.join(get_args(Shape))}")
-    _check(shape, people, photos)
-    return PLANS[shape](people, photos, seed)
-
-
-def plan_ijb(people: int, photos: int, seed: int, *, name: IjbName) -> Plan:
-    """The shape `ijb` under the file names of IJB-B or IJB-C."""
     if name not in GALLERIES:
         raise UserError(f"unknown set {name!r}; choose one of {', '.join(GALLERIES)}")
-    _check("ijb", people, photos)
-    return _ijb(people, photos, seed, name=name)
-
-
-def _check(shape: Shape, people: int, photos: int) -> None:
     least_people, least_photos, reason = LEAST[shape]
     if people < least_people or photos < least_photos:
-        raise UserError(
-            f"{people} people with {photos} photos each; shape {shape} wants at least {least_people} and "
-            f"{least_photos}: {reason}"
-        )
+        wanted = f"shape {shape} wants at least {least_people} and {least_photos}: {reason}"
+        raise UserError(f"{people} people with {photos} photos each; {wanted}")
+    return _ijb(people, photos, seed, name) if shape == "ijb" else PLANS[shape](people, photos, seed)
 
 
 class _Choice(NamedTuple):
-    """Photo i of one person and photo j of another, or of the same one."""
+    """A pair of photos, each given by person and photo."""
 
     left: tuple[int, int]
     right: tuple[int, int]
@@ -85,7 +73,7 @@ class _Choice(NamedTuple):
 
 
 def _balanced(groups: list[range], photos: int, most: int, seed: int) -> Iterator[list[_Choice]]:
-    """For each group of people as many same as different pairs, at random, none twice; every group has equally many.
+    """Random pairs of each group of people, as many same as different ones, none twice; groups have equal counts.
 
     Same pairs come first, as in LFW's lists.
     """
@@ -110,7 +98,7 @@ def _two(place: int) -> tuple[int, int]:
 
 
 def _folds(people: int) -> list[range]:
-    """People in ten folds, neighbours together: every fourth resembles the one before, and meets them in a pair."""
+    """People in ten folds of neighbours: every fourth resembles the one before, and can be paired with them."""
     edges = [fold * people // FOLDS for fold in range(FOLDS + 1)]
     return [range(first, last) for first, last in pairwise(edges)]
 
@@ -149,7 +137,7 @@ def _ytf(people: int, frames: int, seed: int) -> Plan:
     ]
     return Plan(
         tuple(
-            # Numbers without zeros before them, as in the published set: their sorted order is not that of time.
+            # Numbers without leading zeros, as in the published set: their sorted order is not that of time.
             Face(f"{name(person, video)}/{video}.{number + 1}.png", person, video, number)
             for person in range(people)
             for video in range(VIDEOS)
@@ -161,7 +149,7 @@ def _ytf(people: int, frames: int, seed: int) -> Plan:
 
 def _megaface(people: int, photos: int, seed: int) -> Plan:
     """Every twentieth probe shows a stranger, every twentieth distractor one of the people among the probes."""
-    del seed  # nothing is chosen at random here
+    del seed  # nothing is random here
     strangers = range(people, people * (1 + STRANGERS))
     probes: list[Face] = []
     distractors: list[Face] = []
@@ -178,15 +166,10 @@ def _megaface(people: int, photos: int, seed: int) -> Plan:
         lists[f"templatelists/megaface_features_list.json_{size}_1"] = _megaface_list(distractors[:size])
     for name, faces in (("facescrub", probes), ("megaface", distractors)):
         noise = [face.path for number, face in enumerate(faces) if _is_noise(number)]
-        lists[f"noise/{name}_noises.txt"] = partial(_write_lines, lines=noise)
-    return Plan(
-        (
-            *(face._replace(path=f"probes/{face.path}") for face in probes),
-            *(face._replace(path=f"distractors/{face.path}") for face in distractors),
-        ),
-        lists,
-        (".", "probes", "distractors"),
-    )
+        lists[f"noise/{name}_noises.txt"] = partial(write_lines, lines=noise)
+    placed = [face._replace(path=f"probes/{face.path}") for face in probes]
+    placed += [face._replace(path=f"distractors/{face.path}") for face in distractors]
+    return Plan(tuple(placed), lists, (".", "probes", "distractors"))
 
 
 def _is_noise(number: int) -> bool:
@@ -194,13 +177,13 @@ def _is_noise(number: int) -> bool:
 
 
 def _megaface_list(faces: list[Face]) -> Writer:
-    """In the order of the files' names, which is that of features made by `sphereface embed`."""
+    """A list in the order of file names, which is that of features made by `sphereface embed`."""
     paths = sorted(face.path for face in faces)
     return partial(write_megaface, images=[MegaFaceImage(path, path.split("/")[0]) for path in paths])
 
 
-def _ijb(people: int, photos: int, seed: int, *, name: IjbName = "ijbc") -> Plan:
-    """Each person has a gallery template of stills, a probe template of one still, and one of the frames of a video.
+def _ijb(people: int, photos: int, seed: int, name: IjbName) -> Plan:
+    """Each person has a gallery template of stills, a probe template of one still, and one of a video's frames.
 
     Half of the people are in the first gallery, half in the second, and all among the probes: for each gallery half of
     the probes are of unknown people.
@@ -229,15 +212,12 @@ def _ijb(people: int, photos: int, seed: int, *, name: IjbName = "ijbc") -> Plan
         "template_pair_label.txt": list(_ijb_pairs(people)),
         **{f"1N_{home}.csv": ["TEMPLATE_ID,SUBJECT_ID,FILENAME", *rows] for home, rows in lists.items()},
     }
-    return Plan(
-        tuple(faces),
-        {f"meta/{name}_{file}": partial(_write_lines, lines=lines) for file, lines in files.items()},
-        (".", "loose_crop"),
-    )
+    writers = {f"meta/{name}_{file}": partial(write_lines, lines=lines) for file, lines in files.items()}
+    return Plan(tuple(faces), writers, (".", "loose_crop"))
 
 
 def _ijb_templates(photos: int) -> tuple[list[tuple[int, int | None]], ...]:
-    """What a person's three templates hold: (photo, None), or (scene, frame) of a video."""
+    """A person's three templates: (photo, None), or (photo, frame) of a video."""
     stills = photos // 3
     video = stills + 1
     return [(still, None) for still in range(stills)], [(stills, None)], [(video, k) for k in range(photos - video)]
@@ -248,19 +228,14 @@ def _template(person: int, kind: int) -> int:
 
 
 def _ijb_pairs(people: int) -> Iterator[str]:
-    """Each gallery template with the probes of its own person, and with those of the people who come next."""
+    """Each gallery template with the probes of its own person, and with those of the next people."""
     for person in range(people):
         for step in range(min(people, 1 + IMPOSTORS)):
             for kind in (1, 2):
                 yield f"{_template(person, 0)} {_template((person + step) % people, kind)} {step == 0:d}"
 
 
-def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    with whole_file(path) as file:
-        file.writelines(f"{line}\n".encode() for line in lines)
-
-
-PLANS: dict[Shape, Callable[[int, int, int], Plan]] = {"lfw": _lfw, "ytf": _ytf, "megaface": _megaface, "ijb": _ijb}
+PLANS: dict[Shape, Callable[[int, int, int], Plan]] = {"lfw": _lfw, "ytf": _ytf, "megaface": _megaface}
 LEAST: dict[Shape, tuple[int, int, str]] = {  # people, photos, and why
     "lfw": (20, 2, "two people in each of ten folds, and two photos to compare"),
     "ytf": (20, 1, "two people in each of ten splits"),

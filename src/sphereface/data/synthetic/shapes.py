@@ -1,4 +1,4 @@
-"""Synthetic people in the shape of published sets, so that whole protocols can be run without any of them.
+"""Synthetic people in the shape of published sets, so that protocols run without the real ones.
 
 | shape | files |
 |---|---|
@@ -8,9 +8,9 @@
 | megaface | `probes/`, `distractors/`, the devkit's `templatelists/`, and `noise/` |
 | ijb | `loose_crop/1.jpg` and `meta/`: templates, pairs, landmarks, galleries and probes |
 
-What is drawn and listed depends on the population, the shape and the two counts alone. Frames of one video are one
-scene of `SyntheticPeople` in which the head turns and nods slowly, the face moves a little and the alignment trembles;
-light, clothes, background and grain stay.
+Images and lists depend on the population, the shape and the two counts alone. The frames of a video are one photo of
+`SyntheticPeople` in which the head turns and nods slowly, the face moves a little and the alignment varies; light,
+clothes, background and noise stay.
 """
 
 from dataclasses import replace
@@ -18,7 +18,6 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-import cv2
 import numpy as np
 
 from sphereface import __version__
@@ -27,13 +26,12 @@ from sphereface.choices import IjbName, Shape
 from sphereface.data.files.workers import mapping
 from sphereface.data.files.writing import new_folder
 from sphereface.data.manifest import SetManifest, write_manifest
-from sphereface.data.synthetic.people import PNG, VERSION, SyntheticPeople, take
+from sphereface.data.synthetic.people import VERSION, SyntheticPeople, take, write_face
 from sphereface.data.synthetic.portrait import draw
-from sphereface.data.synthetic.shape_plans import Face, Plan, plan_ijb, plan_shape
+from sphereface.data.synthetic.shape_plans import Face, plan_shape
 from sphereface.progress import Progress, silent
 
-JPEG = [cv2.IMWRITE_JPEG_QUALITY, 95]
-SWAY = 40  # frames in which a head turns to and fro
+SWAY = 40  # frames in which a head turns back and forth
 
 
 def write_shape(
@@ -43,41 +41,43 @@ def write_shape(
     photos: int,
     *,
     shape: Shape = "folder",
-    workers: int = 1,
-    progress: Progress = silent,
-) -> None:
-    """Write synthetic people in the shape of a published set, the same bytes whatever the number of workers.
-
-    `photos` are those of each person; for `ytf` the frames of each of three videos. `num_faces` says how many faces
-    that makes. Every shape but `folder` wants a new or empty folder, which appears whole or not at all.
-    """
-    if shape == "folder":
-        population.write(Path(folder), people, photos, workers=workers, progress=progress)
-    else:
-        _write(plan_shape(shape, people, photos, population.seed), population, folder, workers, progress)
-
-
-def write_ijb(
-    population: SyntheticPeople,
-    folder: str | Path,
-    people: int,
-    photos: int,
-    *,
     name: IjbName = "ijbc",
     workers: int = 1,
     progress: Progress = silent,
 ) -> None:
-    """Write the shape `ijb` under the file names of IJB-B or IJB-C."""
-    _write(plan_ijb(people, photos, population.seed, name=name), population, folder, workers, progress)
+    """Write synthetic people in the shape of a published set, the same bytes for any number of workers.
+
+    `photos` is the number of photos of each person, or for `ytf` of frames in each of three videos; `num_faces` gives
+    the total. `name` chooses the file names of IJB-B or IJB-C. Every shape but `folder` needs a new or empty folder,
+    which appears complete or not at all.
+    """
+    if shape == "folder":
+        population.write(Path(folder), people, photos, workers=workers, progress=progress)
+        return
+    plan = plan_shape(shape, people, photos, population.seed, name=name)
+    with new_folder(folder) as root:
+        for place in sorted({str(Path(path).parent) for path in chain((face.path for face in plan.faces), plan.lists)}):
+            (root / place).mkdir(parents=True, exist_ok=True)
+        with mapping(workers, chunk=32) as run:
+            for done, _ in enumerate(run(partial(_draw, population, root), plan.faces)):
+                progress(done + 1, len(plan.faces))
+        for path, write in plan.lists.items():
+            write(root / path)
+        for home in plan.homes:
+            write_manifest(root / home, SetManifest(made_by=f"sphereface {__version__} data synth"))
+
+
+write_ijb = partial(write_shape, shape="ijb")
+"""Write the shape `ijb` with the file names of IJB-C, or with `name="ijbb"` those of IJB-B."""
 
 
 def num_faces(shape: Shape, people: int, photos: int) -> int:
-    """How many faces a set of that shape holds."""
+    """The number of faces in a set of that shape."""
     return people * photos if shape == "folder" else len(plan_shape(shape, people, photos, seed=0).faces)
 
 
 def frame(population: SyntheticPeople, person: int, scene: int, number: int) -> Image:
-    """One frame of a video: the scene of a photo, a moment on; (112, 96, 3) uint8 RGB."""
+    """One frame of a video, a photo varied over time; (112, 96, 3) uint8 RGB."""
     traits = population.person(person)
     shot = take(traits, np.random.default_rng([VERSION, population.seed, person, scene, 1]))
     video = np.random.default_rng([VERSION, population.seed, person, scene, 2])
@@ -96,26 +96,9 @@ def frame(population: SyntheticPeople, person: int, scene: int, number: int) -> 
     return draw(traits, moment)
 
 
-def _write(plan: Plan, population: SyntheticPeople, folder: str | Path, workers: int, progress: Progress) -> None:
-    with new_folder(folder) as root:
-        for place in sorted({str(Path(path).parent) for path in chain((face.path for face in plan.faces), plan.lists)}):
-            (root / place).mkdir(parents=True, exist_ok=True)
-        with mapping(workers, chunk=32) as run:
-            for done, _ in enumerate(run(partial(_draw, population, root), plan.faces)):
-                progress(done + 1, len(plan.faces))
-        for path, write in plan.lists.items():
-            write(root / path)
-        for home in plan.homes:
-            write_manifest(root / home, SetManifest(made_by=f"sphereface {__version__} data synth"))
-
-
 def _draw(population: SyntheticPeople, root: Path, face: Face) -> None:
     if face.frame is None:
         pixels = population.face(face.person, face.photo)
     else:
         pixels = frame(population, face.person, face.photo, face.frame)
-    path = root / face.path
-    _, coded = cv2.imencode(
-        path.suffix, cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), PNG if path.suffix == ".png" else JPEG
-    )
-    path.write_bytes(coded.tobytes())
+    write_face(root / face.path, pixels)

@@ -1,4 +1,4 @@
-"""What makes a synthetic person, and what changes from photo to photo."""
+"""The traits of a synthetic person, and the circumstances of a photo."""
 
 from dataclasses import dataclass, fields
 
@@ -7,7 +7,7 @@ from sphereface.data.synthetic.canvas import Colour
 
 @dataclass(frozen=True)
 class Traits:
-    """What makes a person; each number is 0 for an average face and about 1 for an unusual one, unless stated."""
+    """The traits of a person; each number is 0 for an average face and about 1 for an unusual one, unless stated."""
 
     # bone
     head_width: float
@@ -65,13 +65,13 @@ class Traits:
 
     @classmethod
     def count(cls) -> int:
-        """How many numbers make a person."""
+        """The number of traits."""
         return len(fields(cls))
 
 
 @dataclass(frozen=True)
 class Shot:
-    """What changes from photo to photo of one person."""
+    """The circumstances of one photo of a person."""
 
     yaw: float  # radians
     pitch: float
@@ -92,7 +92,7 @@ class Shot:
     wears_glasses: bool
     wears_hat: bool
     hand: float  # 0 none, else where it covers
-    background: int  # seeds it
+    background: int  # its random seed
     blur: float
     noise: float
     quality: int

@@ -1,4 +1,4 @@
-"""How often strangers find somebody in a gallery: measured, in galleries drawn from people."""
+"""False positive identification rates, measured in galleries drawn from people."""
 
 from dataclasses import dataclass
 
@@ -12,24 +12,24 @@ from sphereface.metrics.support import EVENTS, comparison_rate, people_for_fpir,
 from sphereface.metrics.weighted_tail import thresholds_at
 
 GALLERIES = 100  # drawn for one threshold
-SEARCH_ROUNDS, SEARCHED = 200, 4  # draws of people for a search's interval, and galleries in each
+SEARCH_ROUNDS, SEARCHED = 200, 4  # draws of people for the interval of a search, and galleries in each
 CELLS = 1 << 22  # scores of searches held at a time
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A threshold with the interval that draws of people gave it."""
+    """A threshold with its interval from draws of people."""
 
     score: float
     interval: tuple[float, float]
 
     @classmethod
     def of(cls, score: float, draws: Float64, what: str) -> "Scored":
-        """The middle 95 % of draws around a score; nan for draws that tell nothing."""
+        """A score with the middle 95 % of the draws, extended to hold it; draws that are nan are left out."""
         if np.isinf(score):
             raise UserError(
                 f"{what}: the most alike of different people all score the same, more of them than may pass; "
-                "the set has one person, or one photo, under several names: look with sphereface data audit"
+                "the set has one person, or one photo, under several names: find it with sphereface data audit"
             )
         known = np.sort(draws[~np.isnan(draws)])
         low, high = known[int(0.025 * (len(known) - 1))], known[-1 - int(0.025 * (len(known) - 1))]
@@ -39,11 +39,11 @@ class Scored:
 
 @dataclass(frozen=True)
 class SearchTarget:
-    """What is asked of a gallery."""
+    """A rate at a gallery size, and the way to measure it."""
 
     fpir: float
     gallery_size: int
-    is_drawn: bool  # else from the rate of one comparison
+    is_drawn: bool  # in drawn galleries, else from the rate of one comparison
 
     @property
     def far(self) -> float:
@@ -52,7 +52,7 @@ class SearchTarget:
 
     @classmethod
     def plan(cls, fpir: float, gallery_size: int, people: int) -> "SearchTarget":
-        """How a gallery of so many people out of some can be judged; an error if it cannot."""
+        """The way to measure an FPIR at a gallery size with a number of people; an error if they are too few."""
         if not 0 < fpir < 1 or gallery_size < 1:
             raise UserError(f"FPIR {fpir} with {gallery_size} people; wanted a share between 0 and 1, and at least 1")
         is_drawn = supports_searches(fpir, gallery_size, people)
@@ -66,16 +66,16 @@ class SearchTarget:
 
 
 class Drawing:
-    """Galleries drawn from people, and the strangers who are searched for in them."""
+    """Galleries drawn from people, with all other people as strangers."""
 
-    def __init__(self, units: Float32, who: Integers, photos: Integers, *, rounds: int, seed: int) -> None:
-        """`units` (N, D) are features at length one, of people `who` (N,) with so many `photos` (P,) each."""
+    def __init__(self, units: Float32, people: Integers, photos: Integers, *, rounds: int, seed: int) -> None:
+        """`units` (N, D) are unit features, `people` (N,) their people, `photos` (P,) the number of photos of each."""
         self._units, self._photos, self._rounds, self._seed = units, photos, rounds, seed
-        self._order = np.argsort(who, kind="stable")
+        self._order = np.argsort(people, kind="stable")
         self._begins = np.cumsum(photos) - photos
 
     def search(self, search: SearchTarget) -> Scored:
-        """The threshold of an FPIR over many galleries, with its interval from draws of people."""
+        """The threshold for an FPIR over many galleries, with its interval from draws of people."""
         rng = np.random.default_rng(self._seed)
         people = len(self._photos)
         score = self._threshold(search, np.ones(people), GALLERIES, rng)
@@ -84,14 +84,14 @@ class Drawing:
         return Scored.of(score, draws, f"FPIR {search.fpir:g}")
 
     def _threshold(self, search: SearchTarget, drawn: Float64, galleries: int, rng: np.random.Generator) -> float:
-        """The lowest best score at which at most the rate of searches find somebody; nan where nobody is a stranger."""
+        """The lowest threshold at which at most the FPIR of searches pass; nan without strangers."""
         here = np.flatnonzero(drawn)
         size = search.gallery_size
         if len(here) <= size:
             return float("nan")
         best, weights = [], []
         for _ in range(galleries):
-            # In a shuffled draw, who was drawn d times comes first at the least of d random numbers: 1 - u^(1/d).
+            # In a shuffled draw, the place of a person drawn d times is the least of d random numbers: 1 - u^(1/d).
             turn = here[np.argsort(1 - rng.random(len(here)) ** (1 / drawn[here]), kind="stable")]
             photo = self._order[self._begins[turn] + rng.integers(self._photos[turn])]
             best.append(self._best(photo[size:], photo[:size]))
@@ -102,7 +102,7 @@ class Drawing:
         return float(thresholds_at(scores[falling], weight[falling], [search.fpir], total=total, is_whole=True)[0])
 
     def _best(self, probes: Integers, gallery: Integers) -> Float64:
-        """The best score of each probe in a gallery; a matrix product finds whose it is, and copies score alike."""
+        """The best score of each probe in a gallery, exact for the mate that a matrix product finds, so copies tie."""
         against = self._units[gallery].T
         step = max(1, CELLS // len(gallery))
         mates = [

@@ -1,4 +1,4 @@
-"""A calibration in a model file: another card, the same network."""
+"""A calibration in a model file: a new card, the same network."""
 
 import json
 from pathlib import Path
@@ -13,9 +13,9 @@ from sphereface.zoo import ModelFile, model_file
 
 
 def write_calibration(path: str | Path | ModelFile, calibration: Calibration, *, out: str | Path | None = None) -> Card:
-    """Put a calibration into the card of a model file, `.safetensors` or `.onnx`; the network stays as it is.
+    """Write a calibration into the card of a model file, `.safetensors` or `.onnx`; the network is unchanged.
 
-    The file, or a copy of it at `out`, changes as a whole or not at all. Its SHA-256 becomes another one.
+    The file, or a copy of it at `out`, is replaced as a whole or not at all. Its SHA-256 changes.
     """
     model = model_file(path)
     target = calibrated_path(model.path, out)
@@ -28,32 +28,32 @@ def write_calibration(path: str | Path | ModelFile, calibration: Calibration, *,
 
 
 def calibrated_path(path: Path, out: str | Path | None) -> Path:
-    """Where a calibrated model goes: into the file itself, or where that is a link into what it leads to, or to `out`.
+    """The path of a calibrated model: `out`, or the file itself; links are resolved.
 
-    A place that cannot hold such a file is an error.
+    A name with another suffix, or in a folder that does not exist, is an error.
     """
     target = Path(path if out is None else out)
     if target.suffix != path.suffix:
-        raise UserError(f"{target}: wanted a name that ends in {path.suffix}, as that of {path} does")
+        raise UserError(f"{target}: wanted a name that ends in {path.suffix}, like {path}")
     if not target.resolve().parent.is_dir():
         raise UserError(f"{target}: there is no folder {target.parent}; make it, or choose another")
     return target.resolve()
 
 
 def require_maker(file: ModelFile, card: Card | None, model: str) -> None:
-    """Raise unless features with a card, made by a file of the SHA-256 `model`, are of a model file.
+    """Raise unless features with a card, made by a file of the SHA-256 `model`, are from this model file.
 
-    A file that was calibrated since has another hash; with the features' card put back, it has that one again.
+    Calibration changes the hash of a file; with the card of the features in place, the earlier hash returns.
     """
     if not model or card is None or model == file.sha256:
         return
     earlier = [_with_card(file, card)]
-    if file.kind == ".onnx":  # whose card lay beside it, or came from us
+    if file.kind == ".onnx":  # with a card in another file, or from our list
         earlier.append(_with_card(file, None))
     if model not in [sha256_of(content) for content in earlier]:
         raise ContractMismatch(
             f"the features were made by another file than {file.path} (SHA-256 {model[:12]}...); embed the faces with "
-            "this model, or calibrate the one that made them"
+            "this model, or calibrate the model that made them"
         )
 
 
@@ -63,7 +63,7 @@ def _with_card(file: ModelFile, card: Card | None) -> bytes:
     if file.kind == ".onnx":
         return with_metadata(content, METADATA_KEY, card.model_dump_json() if card else None)
     assert card is not None
-    # A .safetensors: the header's length (8 bytes), the header, JSON, then the tensors as they were.
+    # A .safetensors file: the header's length (8 bytes), the header as JSON, then the tensors.
     length = int.from_bytes(content[:8], "little")
     try:
         header = json.loads(content[8 : 8 + length])

@@ -1,10 +1,10 @@
-"""Thresholds for stated error rates, measured on people of one's own, and what they are worth.
+"""Thresholds for stated error rates, measured on your own people, with intervals.
 
 1:1: the false accept rate (FAR) is the share of pairs of different people that score at least the threshold, over all
-pairs of the photos. 1:N: the false positive identification rate (FPIR) at a gallery's size is the share of searches,
-for people who are not in it, whose best score reaches the threshold; everybody in the gallery has one photo there.
+pairs of the photos. 1:N: the false positive identification rate (FPIR) at a gallery's size is the share of searches for
+strangers with a best score at or above the threshold; each person in the gallery has one photo there.
 
-Rates are measured where the people suffice, and refused where they do not: `metrics/support.py` has the rule.
+Rates that the number of people cannot support are refused: `metrics/support.py` has the rule.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,6 @@ from sphereface.contract import ImpostorTail, Threshold
 from sphereface.embed import store
 from sphereface.errors import UserError
 from sphereface.evaluation.calibration.drawn_galleries import SEARCH_ROUNDS, Drawing, Scored, SearchTarget
-from sphereface.evaluation.calibration.files import calibrated_path, require_maker, write_calibration
 from sphereface.evaluation.calibration.result import Calibration
 from sphereface.metrics.bootstrap import PeopleBootstrap
 from sphereface.metrics.impostors import highest_different
@@ -29,22 +28,10 @@ from sphereface.metrics.support import EVENTS, lowest_far, people_for_far, suppo
 from sphereface.metrics.weighted_tail import WeightedTail
 from sphereface.progress import Progress, silent
 
-__all__ = [
-    "FARS",
-    "FPIRS",
-    "Calibration",
-    "calibrate",
-    "calibrate_features",
-    "calibrated_path",
-    "require_maker",
-    "require_support",
-    "write_calibration",
-]
-
 FARS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 FPIRS = (1e-1, 1e-2)
-POINTS = 64  # of the tail that a card carries
-KEPT = 1 << 22  # pairs that a bootstrap can weigh again and again
+POINTS = 64  # of the tail in a card
+KEPT = 1 << 22  # pairs at most, which every round of the bootstrap weighs again
 
 
 def calibrate(
@@ -64,26 +51,26 @@ def calibrate(
 ) -> Calibration:
     """Thresholds for false accept rates, and for each FPIR at each gallery size, from photos of people.
 
-    features (N, D) at any length show people (N,). A rate that so many people cannot show is an error that says how
-    many could; where no `fars` are named, they are those of 1e-2 ... 1e-6 that can be shown. An FPIR is measured on
-    drawn galleries where there are people enough; else it is approximate: 1 - (1 - FAR)^G, as if the G comparisons
-    were independent. Intervals (95 %) come from a bootstrap over people. `block` changes the memory and no result.
+    features (N, D), of any length, show people (N,). A rate that the people cannot support is an error with the number
+    that could; by default `fars` are those of 1e-2 ... 1e-6 with support. An FPIR is measured in drawn galleries if
+    there are enough people; else it is approximate: 1 - (1 - FAR)^G, as if the G comparisons were independent.
+    Intervals (95 %) come from a bootstrap over people. `block` affects the memory only.
 
     >>> print(calibrate(features.rows, features.labels, fars=[1e-4], fpirs=[0.01], gallery_sizes=[1000]).table())
     """
-    names, who = np.unique(np.asarray(people), return_inverse=True)
-    if who.ndim != 1 or features.ndim != 2 or len(who) != len(features):
+    names, owner = np.unique(np.asarray(people), return_inverse=True)
+    if owner.ndim != 1 or features.ndim != 2 or len(owner) != len(features):
         raise UserError(f"features {features.shape} show people {np.shape(people)}; wanted (N, D) and (N,)")
     if weigh not in ("people", "pairs"):
         raise UserError(f"weigh is {weigh!r}; choose 'people' or 'pairs'")
-    photos = np.bincount(who)
+    photos = np.bincount(owner)
     wanted, searches = _plan(photos, fars, fpirs, gallery_sizes)
     approximate = [each.far for each in searches if not each.is_drawn]
     every = np.array(sorted({*wanted, *approximate}, reverse=True))
     top = max([*every.tolist(), lowest_far(len(names))])
     units = unit_rows(features[:], dtype=np.float32, what="photo")
     require_directions(units, what="photo")
-    tail = _tail(units, who, photos, top, weigh=weigh, block=block, progress=progress)
+    tail = _tail(units, owner, top, weigh=weigh, block=block, progress=progress)
     on = measured_on or f"{len(names):,} people"
     drawn = np.array([tail.thresholds(every, each) for each in PeopleBootstrap(len(names), rounds=rounds, seed=seed)])
     found = {
@@ -93,7 +80,7 @@ def calibrate(
     thresholds = [
         Threshold(score=found[far].score, far=far, measured_on=on, interval=found[far].interval) for far in wanted
     ]
-    drawing = Drawing(units, who, photos, rounds=min(rounds, SEARCH_ROUNDS), seed=seed)
+    drawing = Drawing(units, owner, photos, rounds=min(rounds, SEARCH_ROUNDS), seed=seed)
     for search in searches:
         scored = drawing.search(search) if search.is_drawn else found[search.far]
         thresholds.append(
@@ -109,7 +96,7 @@ def calibrate(
             scores=scores, fars=rates, people=len(names), pairs=tail.pairs, weigh=weigh, feature_rule=feature_rule,
             measured_on=on,
         ),
-        len(who),
+        len(owner),
     )  # fmt: skip
 
 
@@ -136,22 +123,22 @@ def require_support(
     fpirs: Sequence[float] = FPIRS,
     gallery_sizes: Sequence[int] = (),
 ) -> None:
-    """Raise, as `calibrate` would, where the people (N,) of some photos cannot show a rate; no feature is needed."""
+    """Raise, as `calibrate` does, if the people (N,) of some photos cannot support a rate; needs no features."""
     _plan(np.unique(np.asarray(people), return_counts=True)[1], fars, fpirs, gallery_sizes)
 
 
 def _plan(
     photos: Integers, fars: Sequence[float] | None, fpirs: Sequence[float], gallery_sizes: Sequence[int]
 ) -> tuple[list[float], list[SearchTarget]]:
-    """What can be asked of people with so many photos each (P,); what cannot is an error."""
+    """The rates to measure, given the number of photos of each person (P,); an unsupported rate is an error."""
     if fars is not None and not len(fars) and not (len(fpirs) and len(gallery_sizes)):
-        raise UserError("no rate is asked for; name `fars`, or `fpirs` and `gallery_sizes`")
+        raise UserError("no rate is given; name `fars`, or `fpirs` and `gallery_sizes`")
     wanted = _supported(fars, len(photos), _pairs_of(photos))
     return wanted, [SearchTarget.plan(fpir, size, len(photos)) for size in gallery_sizes for fpir in fpirs]
 
 
 def _supported(fars: Sequence[float] | None, people: int, pairs: int) -> list[float]:
-    """The rates asked for, or the usual ones that so many people can show; never none in silence."""
+    """The given rates, or the supported ones of `FARS`; an error if a given rate, or all of `FARS`, lack support."""
     if fars is None:
         found = [far for far in FARS if supports_far(far, people) and far * pairs <= KEPT / 5]
         if not found:
@@ -174,31 +161,25 @@ def _supported(fars: Sequence[float] | None, people: int, pairs: int) -> list[fl
 
 
 def _pairs_of(photos: Integers) -> int:
-    """How many pairs of photos show two people, if they have so many each."""
+    """The number of pairs of photos of different people, given the number of photos of each person (P,)."""
     return int((photos.sum() ** 2 - (photos**2).sum()) // 2)
 
 
 def _tail(
-    units: Float32,
-    who: Integers,
-    photos: Integers,
-    top: float,
-    *,
-    weigh: Weigh,
-    block: int | None,
-    progress: Progress,
+    units: Float32, owner: Integers, top: float, *, weigh: Weigh, block: int | None, progress: Progress
 ) -> WeightedTail:
-    """The highest scores of different people, as many as a rate and its interval need."""
+    """The highest scores of different people that the rate `top` and its interval need."""
+    photos = np.bincount(owner)
     total = _pairs_of(photos)
     keep = min(total, int(4 * top * total) + 1000)
     while keep <= KEPT:
-        scores, left, right, _ = highest_different(units, who, most=keep, block=block, progress=progress)
-        tail = WeightedTail(scores, who[left], who[right], photos=photos, weigh=weigh)
+        scores, left, right, _ = highest_different(units, owner, most=keep, block=block, progress=progress)
+        tail = WeightedTail(scores, owner[left], owner[right], photos=photos, weigh=weigh)
         if tail.covers(top):
             return tail
-        keep = min(total, 4 * keep)  # people with many photos hold the highest scores, and weigh little each
+        keep = min(total, 4 * keep)  # pairs of people with many photos may score highest, and have little weight
     raise UserError(
-        f"FAR {top:g} of {total:,} pairs: more than {KEPT:,} of them matter, too many to draw again and again; ask for "
+        f"FAR {top:g} of {total:,} pairs: more than {KEPT:,} of them matter, too many to draw repeatedly; ask for "
         "lower rates only, or take fewer photos of each person"
     )
 
@@ -207,6 +188,6 @@ def _table(tail: WeightedTail, top: float, limit: float) -> tuple[tuple[float, .
     """Rising scores and falling rates, evenly in the rate's logarithm, down to the lowest rate that can be shown."""
     found = tail.thresholds(np.geomspace(top, min(limit, top), POINTS))
     scores = np.unique(found[np.isfinite(found)])
-    if not len(scores):  # ties at the very top: their own rate is all there is to say
+    if not len(scores):  # ties at the top: only their own rate is known
         scores = tail.scores[:1]
     return tuple(scores.tolist()), tuple(tail.rates(scores).tolist())

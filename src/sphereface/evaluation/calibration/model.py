@@ -1,4 +1,4 @@
-"""A model file calibrated on people: from their faces, or from features of these, to the card in the file."""
+"""Calibration of a model file on people: from their faces, or features of them, to the card in the file."""
 
 import tempfile
 from collections.abc import Sequence
@@ -10,15 +10,9 @@ from sphereface.data.formats.sets import open_set
 from sphereface.embed import store
 from sphereface.embed.embedder import BATCH, Embedder
 from sphereface.embed.run import embed_set
-from sphereface.evaluation.calibration.measure import (
-    FPIRS,
-    Calibration,
-    calibrate_features,
-    calibrated_path,
-    require_maker,
-    require_support,
-    write_calibration,
-)
+from sphereface.evaluation.calibration.files import calibrated_path, require_maker, write_calibration
+from sphereface.evaluation.calibration.measure import FPIRS, calibrate_features, require_support
+from sphereface.evaluation.calibration.result import Calibration
 from sphereface.metrics.rates import ROUNDS
 from sphereface.progress import Begin, Say, mute, unseen
 from sphereface.zoo import ModelFile
@@ -45,14 +39,14 @@ def calibrate_model(
 ) -> tuple[Calibration, Card]:
     """Calibrate a model on people, and write the thresholds into its card, or into that of a copy at `out`.
 
-    `faces` are a set of aligned faces in any format, or the features that `sphereface embed` made of one with this very
-    model. Features of faces are kept no longer than they are needed. Where a rate is refused, no face is embedded and
-    nothing is written. `begin` starts a progress bar for a step.
+    `faces` are a set of aligned faces in any format, or the features that `sphereface embed` made of one with the same
+    model. Features of faces are temporary files. A rate is refused before any face is embedded and before anything is
+    written. `begin` starts a progress bar for a step.
 
     >>> calibrate_model("model.safetensors", "our-people", fars=[1e-3])[0].table()
     """
     file, folder = ModelFile(model), Path(faces)
-    calibrated_path(file.path, out)  # what cannot be written is said before the work
+    calibrated_path(file.path, out)  # an impossible path is refused before the work
     with tempfile.TemporaryDirectory() as room:
         if store.holds_features(folder):
             features = store.open_features(folder)

@@ -1,4 +1,4 @@
-"""What a calibration found: thresholds and the impostor tail, for a card, for JSON and for people to read."""
+"""The result of a calibration: thresholds and the impostor tail, for a card, for JSON and as plain text."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,27 +13,27 @@ from sphereface.metrics.support import lowest_far
 
 @dataclass(frozen=True)
 class Calibration:
-    """Thresholds with their intervals, and how often different people score how high."""
+    """Thresholds with their intervals, and the upper tail of the scores of different people."""
 
     thresholds: tuple[Threshold, ...]
     tail: ImpostorTail
     photos: int
     made_with: Card | None = field(default=None, repr=False)  # the card of the model that made the features
-    model: str = ""  # SHA-256 of its file, where features name it
+    model: str = ""  # SHA-256 of its file, if the features have it
 
     def at_far(self, far: float) -> Threshold:
         """The threshold for comparing two faces at a false accept rate."""
         return self._find(lambda each: each.fpir is None and np.isclose(each.far, far), f"FAR {far:g}")
 
     def at_fpir(self, fpir: float, gallery_size: int) -> Threshold:
-        """The threshold for searching a gallery at a rate of strangers who find somebody."""
+        """The threshold for searching a gallery at a false positive identification rate."""
         return self._find(
             lambda each: each.gallery_size == gallery_size and each.fpir is not None and np.isclose(each.fpir, fpir),
             f"FPIR {fpir:g} with {gallery_size:,} people",
         )
 
     def card(self, card: Card) -> Card:
-        """A model's card with this calibration, in the place of an older one."""
+        """A model's card with this calibration, which replaces an older one."""
         if card.feature_rule != self.tail.feature_rule:
             raise ContractMismatch(
                 f"the calibration is of features under the rule {self.tail.feature_rule}, the card's rule is "
@@ -59,17 +59,16 @@ class Calibration:
 
     def table(self) -> str:
         """The thresholds as plain text."""
-        says = "every two people" if self.tail.weigh == "people" else "every two photos"
+        weighed = "every two people" if self.tail.weigh == "people" else "every two photos"
         lines = [
             f"{self.tail.measured_on}: {self.tail.people:,} people, {self.photos:,} photos, {self.tail.pairs:,} pairs "
-            f"of different people; {says} have the same say",
+            f"of different people; {weighed} have the same weight",
             f"{'rate':<34}{'score':>8}   95 %",
             *map(str, self.thresholds),
         ]
         return "\n".join(lines)
 
     def _find(self, matches: Callable[[Threshold], bool | np.bool_], what: str) -> Threshold:
-        for each in self.thresholds:
-            if matches(each):
-                return each
-        raise UserError(f"no threshold for {what} was asked for; name it when calibrating")
+        for each in filter(matches, self.thresholds):
+            return each
+        raise UserError(f"no threshold for {what} in this calibration; name the rate when calibrating")

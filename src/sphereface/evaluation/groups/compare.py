@@ -1,21 +1,22 @@
-"""Groups of people at one global threshold: who is mistaken for another more often, who is not recognised.
+"""False match and false non-match rates of groups of people at one global threshold.
 
 The rule:
 
 - One threshold for all: the lowest at which at most the stated FMR of *all* pairs of different people of the set pass,
-  within groups and across them; or one that is given. A pair passes if its cosine is at least the threshold.
+  within groups and across them; or a given one. A pair passes if its cosine is at least the threshold.
 - FMR of a group: the share of pairs of different people, both photos of that group, that pass. The matrix has that of
-  each two groups. FNMR of a group: the share of pairs of one person, both photos of that group, that do not pass.
+  each two groups. FNMR of a group: the share of pairs of one person, both photos of that group, that fail.
 - Failure to detect: the share of a group's photos in which `sphereface data align` found no face.
 - A group is too small if it has under 20 people with two photos, or if the stated FMR would let under 10 of its pairs
   of different people pass. Such groups are refused by name, or left out and listed.
-- Findings: groups whose FMR or FNMR differs from that of the others; that anything is found where no group differs has
-  a stated chance, 1 % at most unless another is asked for, over all attributes, groups and both rates (Bonferroni).
+- Findings: groups with an FMR or FNMR that differs from that of the others. The chance of any finding where no group
+  differs is at most `error`, by default 1 %, over all attributes, groups and both rates (Bonferroni).
 """
 
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import NamedTuple, TypedDict, Unpack, get_args
 
 import numpy as np
 
@@ -27,46 +28,38 @@ from sphereface.errors import DataFormatError, Setting, UserError
 from sphereface.evaluation.groups.detection import Detection, read_detection
 from sphereface.evaluation.groups.result import AttributeReport, Finding, GroupLine, GroupReport
 from sphereface.evaluation.sources import Embeds, WholeSet, embed_whole
-from sphereface.metrics.group_rates import (
-    ERROR,
-    FalseMatches,
-    GroupCounts,
-    GroupRates,
-    Standout,
-    Which,
-    comparisons,
-)
-from sphereface.metrics.impostors import (
-    HighestDifferent,
-    count_different,
-    highest_different,
-    same_pairs,
-    scores_of,
-)
+from sphereface.metrics.group_rates import ERROR, FalseMatches, GroupCounts, GroupRates, Standout, Which, comparisons
+from sphereface.metrics.impostors import HighestDifferent, count_different, highest_different, same_pairs, scores_of
 from sphereface.metrics.rates import ROUNDS, Rate
 from sphereface.metrics.upper_tail import UpperTail, allowed
 from sphereface.progress import Progress, silent
 
-__all__ = [
-    "FMR",
-    "AttributeReport",
-    "Detection",
-    "Finding",
-    "GroupLine",
-    "GroupReport",
-    "Small",
-    "evaluate_groups",
-    "groups_of_set",
-    "read_detection",
-    "same_pairs",
-]
-
+__all__ = ["FMR", "WHICH", "Finding", "GroupReport", "evaluate_groups", "groups_of_set"]
 
 FMR = 1e-3
-PEOPLE = 20  # with two photos, that a group needs
-EXPECTED = 10  # false matches that the stated FMR would give a group
-KEPT = 1 << 24  # pairs that pass, at the most: some 2 GB while they are gathered
+PEOPLE = 20  # with two photos, in the smallest group
+EXPECTED = 10  # false matches at the stated FMR, in the smallest group
+KEPT = 1 << 24  # passing pairs at most: some 2 GB while they are gathered
 WHICH: tuple[Which, ...] = ("FMR", "FNMR")
+
+
+class GroupOptions(TypedDict, total=False):
+    """Options of a comparison of groups; the defaults are those of `groups_of_set`.
+
+    far: the FMR that sets the threshold. threshold: a cosine in its place.
+    aligned: the folder that `sphereface data align` wrote, or its `report.json`, for failures to detect.
+    small: groups that are too small are errors ("refuse"), or listed ("leave-out").
+    error: upper bound on the chance of any finding if no group differs.
+    rounds, seed: of the bootstrap over people.
+    """
+
+    far: float
+    threshold: float | None
+    aligned: str | Path | None
+    small: Small
+    error: float
+    rounds: int
+    seed: int
 
 
 def evaluate_groups(
@@ -74,30 +67,21 @@ def evaluate_groups(
     faces: str | Path | None,
     groups: str | Path,
     *,
-    far: float = FMR,
-    threshold: float | None = None,
-    aligned: str | Path | None = None,
-    small: Small = "refuse",
     missing: Missing = "fail",
-    error: float = ERROR,
-    rounds: int = ROUNDS,
-    seed: int = 0,
     progress: Progress = silent,
+    **options: Unpack[GroupOptions],
 ) -> GroupReport:
     """Compare groups of people of a set; `groups` is a CSV with `person` or `path` and a column for each attribute.
 
-    `aligned` is the folder that `sphereface data align` made, or its `report.json`, for failures to detect. Who or what
-    has no line in the table is an error, or with `missing="skip"` left out; an empty cell leaves out by itself.
-    `error` is the chance that anything is found where no group differs.
+    `options` are those of `GroupOptions`. A person or image without a line in the table is an error, or with
+    `missing="skip"` left out; an empty cell leaves its person or image out in either case.
 
     >>> print(evaluate_groups(Embedder.load("model.onnx"), "faces", "groups.csv", far=1e-3).table())
     """
+    inspect.signature(groups_of_set).bind_partial(**options)  # an unknown option: TypeError before any face is embedded
     table = read_attributes(groups)
     whole = embed_whole(source, faces, missing=missing, progress=progress)
-    return groups_of_set(
-        whole, table, far=far, threshold=threshold, aligned=aligned, small=small, missing=missing,
-        error=error, rounds=rounds, seed=seed,
-    )  # fmt: skip
+    return groups_of_set(whole, table, missing=missing, **options)
 
 
 def groups_of_set(
@@ -114,9 +98,9 @@ def groups_of_set(
     seed: int = 0,
     most: int = KEPT,
 ) -> GroupReport:
-    """Compare groups of people whose features are there already; as `evaluate_groups` otherwise.
+    """Compare groups of people of a set with features; options as in `evaluate_groups`.
 
-    More than `most` pairs of different people that pass, all of them held in memory, are refused.
+    More than `most` passing pairs of different people, which memory must hold, are an error.
     """
     for name, choice, choices in (("small", small, get_args(Small)), ("missing", missing, get_args(Missing))):
         if choice not in choices:
@@ -138,7 +122,7 @@ def groups_of_set(
     def choose(rate: float) -> list[_Chosen]:
         return [_choose(attribute, stated, people, rate, small) for attribute, stated in groups.items()]
 
-    chosen = choose(far) if threshold is None else []  # what is refused is refused before all pairs are scored
+    chosen = choose(far) if threshold is None else []  # small groups are refused before all pairs are scored
     judged = _judged(whole, people, far, threshold, most)
     chosen = chosen or choose(judged.fmr)
     reports, rates = [], []
@@ -175,7 +159,7 @@ def groups_of_set(
 def _check_table(
     table: Attributes, whole: WholeSet, persons: Sequence[str], detection: Detection | None, missing: Missing
 ) -> list[str]:
-    """Raise where table and set do not fit; returns notes on what was left out."""
+    """Raise where table and set disagree; returns notes on people or images without a line."""
     seen = [] if detection is None else detection.paths
     seen_people = [] if detection is None else detection.people
     what = "people" if table.key == "person" else "images"
@@ -185,25 +169,25 @@ def _check_table(
             f"{table.source}: {len(strangers):,} of its {what} are not in {whole.data}, such as {strangers[0]}; "
             "correct or remove these lines"
         )
-    # Photos without a face are not in the set, but a group that does not count them has no failures.
+    # Photos without a face are absent from the set, but count as failures of their group.
     lacking = table.lacking([*persons, *seen_people], [*whole.paths, *seen])
     if lacking and missing != "skip":
         raise DataFormatError(
             f"{table.source}: no line for {len(lacking):,} {what} of {whole.data}, such as {lacking[0]}; add them with "
-            "an empty cell where nothing is known, or leave them out with ",
+            "an empty cell for an unknown group, or leave them out with ",
             Setting("missing", "skip"),
         )
     return [f"{len(lacking):,} {what} have no line in {table.source} and are in no group"] if lacking else []
 
 
 class _Chosen(NamedTuple):
-    """The groups of an attribute that are compared."""
+    """The compared groups of an attribute."""
 
     attribute: str
     kept: list[str]
-    left_out: dict[str, str]  # those that are too small, and why
-    numbers: Int64  # (N,): of each photo, the place of its group in `kept`, or -1
-    unstated: int  # photos of nobody's group
+    left_out: dict[str, str]  # groups that are too small, with the reasons
+    numbers: Int64  # (N,): the place of each photo's group in `kept`, or -1
+    unstated: int  # photos without a group
 
 
 def _choose(attribute: str, groups: Sequence[str | None], people: Int64, far: float, small: Small) -> _Chosen:
@@ -211,23 +195,23 @@ def _choose(attribute: str, groups: Sequence[str | None], people: Int64, far: fl
     place = {name: number for number, name in enumerate(names)}
     numbers = np.array([-1 if group is None else place[group] for group in groups])
     refused = {name: why for name in names if (why := _too_small(people[numbers == place[name]], far))}
-    told = "; ".join(f"{name}: {why}" for name, why in refused.items())
+    reasons = "; ".join(f"{name}: {why}" for name, why in refused.items())
     if refused and small == "refuse":
         raise UserError(
-            f"{attribute} has groups that are too small: {told}; add people, or ", Setting("small", "leave-out")
+            f"{attribute} has groups that are too small: {reasons}; add people, or ", Setting("small", "leave-out")
         )
     kept = [name for name in names if name not in refused]
     if len(kept) < 2:
         raise UserError(
             f"{attribute}: {len(kept)} of {len(names)} groups are large enough; wanted 2 to compare"
-            + (f" ({told})" if told else "")
+            + (f" ({reasons})" if reasons else "")
         )
     renumbered = np.array([*(kept.index(name) if name in kept else -1 for name in names), -1])
     return _Chosen(attribute, kept, refused, renumbered[numbers], groups.count(None))
 
 
 def _too_small(people: Int64, far: float) -> str:
-    """Why a group, given whose its photos are, cannot be judged; empty if it can."""
+    """The reason why a group, given the people of its photos, is too small; empty if it is large enough."""
     photos = np.unique(people, return_counts=True)[1]
     paired, pairs = int((photos >= 2).sum()), count_different(people)
     lacks = []
@@ -247,9 +231,9 @@ class _Judged(NamedTuple):
 
     threshold: float
     people: Int64
-    passed: HighestDifferent  # those of different people that pass
+    passed: HighestDifferent  # pairs of different people that pass
     same: tuple[Int64, Int64]
-    missed: Bools  # which of the same pairs do not pass
+    missed: Bools  # same pairs that fail
 
     @property
     def fmr(self) -> float:
@@ -283,11 +267,11 @@ def _require_few(passing: int, total: int, most: int) -> None:
 
 
 def _count(group: Int64, groups: int, judged: _Judged) -> GroupCounts:
-    """Photos, pairs and errors by person and group; photos in no group (-1) count nowhere."""
+    """Photos, pairs and errors by person and group; photos without a group (-1) are left out."""
     people = int(judged.people.max()) + 1
 
-    def by_person(who: Int64, where: Int64) -> Float64:
-        return np.bincount(who * groups + where, minlength=people * groups).reshape(people, groups).astype(float)
+    def by_person(person: Int64, number: Int64) -> Float64:
+        return np.bincount(person * groups + number, minlength=people * groups).reshape(people, groups).astype(float)
 
     here = group >= 0
     left, right = judged.same
@@ -335,12 +319,5 @@ def _report(chosen: _Chosen, rates: GroupRates, failures: Mapping[str, Rate]) ->
 
 def _finding(report: AttributeReport, standout: Standout) -> Finding:
     names = [group.name for group in report.groups]
-    return Finding(
-        attribute=report.attribute,
-        group=names[standout.group],
-        which=standout.which,
-        ratio=standout.ratio,
-        interval=(standout.interval.low, standout.interval.high),
-        p=standout.p,
-        others=tuple(names[other] for other in standout.others),
-    )
+    ends, others = (standout.interval.low, standout.interval.high), tuple(names[other] for other in standout.others)
+    return Finding(report.attribute, names[standout.group], standout.which, standout.ratio, ends, standout.p, others)

@@ -1,4 +1,4 @@
-"""In which photos a face was found, as `sphereface data align` tells it, and how often none was."""
+"""Photos with and without a detected face, from the report of `sphereface data align`, and failure rates of groups."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,19 +17,19 @@ from sphereface.metrics.rates import Rate, rates_over_people
 
 @dataclass(frozen=True)
 class Detection:
-    """The photos in which a face was found, and those in which none was; unreadable ones count as neither."""
+    """The photos with a detected face and those without; unreadable photos are in neither list."""
 
     found: tuple[str, ...]
     none: tuple[str, ...]
 
     @property
     def paths(self) -> list[str]:
-        """All of them, those with a face first."""
+        """All photos, those with a face first."""
         return [*self.found, *self.none]
 
     @property
     def people(self) -> list[str]:
-        """Whose they are: the name of the outermost folder."""
+        """The person of each photo: the name of its outermost folder."""
         return [path.split("/", 1)[0] for path in self.paths]
 
     def failures(self, table: Attributes, attribute: str, *, rounds: int, seed: int) -> dict[str, Rate]:
@@ -37,12 +37,11 @@ class Detection:
         paths, people = self.paths, self.people
         failed = np.arange(len(paths)) >= len(self.found)
         groups = np.array([group or "" for group in table.groups_of(attribute, people, paths)])
-        whose = np.array(people)
-        rates = {}
-        for name in sorted(set(groups.tolist()) - {""}):
-            mine = groups == name
-            rates[name] = _share(failed[mine], whose[mine], rounds, seed)
-        return rates
+        owners = np.array(people)
+        return {
+            name: _share(failed[groups == name], owners[groups == name], rounds, seed)
+            for name in sorted(set(groups.tolist()) - {""})
+        }
 
 
 def _share(failed: Bools, people: NDArray[np.str_], rounds: int, seed: int) -> Rate:
@@ -53,17 +52,17 @@ def _share(failed: Bools, people: NDArray[np.str_], rounds: int, seed: int) -> R
 
 
 def read_detection(aligned: str | Path) -> Detection:
-    """What `sphereface data align` found; `aligned` is the folder that it made, or the `report.json` in it."""
+    """The detections of `sphereface data align`; `aligned` is the folder that it wrote, or the `report.json` in it."""
     path = Path(aligned)
     path = path / REPORT if path.is_dir() else path
     try:
         report = AlignReport.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
-        raise DataFormatError(f"{path}: no report of sphereface data align; name the folder that it made") from error
+        raise DataFormatError(f"{path}: no report of sphereface data align; name the folder that it wrote") from error
     found = (*read_landmarks(path.with_name(LANDMARKS)), *report.unlisted)
     if len(found) != report.found:
         raise DataFormatError(
-            f"{path.with_name(LANDMARKS)}: {len(found):,} photos, but {path.name} says {report.found:,}; "
+            f"{path.with_name(LANDMARKS)}: {len(found):,} photos, but {path.name} has {report.found:,}; "
             "the two are of different runs: align again"
         )
     return Detection(found, report.none)

@@ -1,13 +1,13 @@
-"""What a protocol found as one HTML file: the rule, the tables, the curves, and how to repeat it.
+"""The result of a protocol as one HTML file: the rule, the tables, the curves, and the command to repeat it.
 
-What a result does not hold is left out: a page never shows a curve that was not measured.
+A page has measured curves only.
 """
 
 from pathlib import Path
 from typing import assert_never
 
 from sphereface import __version__
-from sphereface.evaluation.groups.compare import GroupReport
+from sphereface.evaluation.groups.result import GroupReport
 from sphereface.evaluation.pages.groups import add_groups
 from sphereface.evaluation.pages.pairs import add_hardest, add_pairs, add_videos
 from sphereface.evaluation.pages.searches import add_identification, add_ijb, add_megaface
@@ -28,9 +28,9 @@ Result = PairsResult | VideosResult | MegaFaceResult | IjbResult | FolderResult
 def write_report(
     result: Result, folder: str | Path, *, title: str, command: str, groups: GroupReport | None = None
 ) -> Path:
-    """Write what a protocol found as `report.html` into a folder, which is made if it is not there.
+    """Write the result of a protocol as `report.html` into a folder, which is made if needed.
 
-    `command` is what a reader types to get the same; `groups` are compared below, if given.
+    `command` is the command line that repeats the result; `groups`, if given, follow below.
 
     >>> write_report(evaluate_lfw(embedder, "lfw-112x96"), "out", title="LFW", command="sphereface evaluate lfw ...")
     """
@@ -40,7 +40,7 @@ def write_report(
 
 
 def make_report(result: Result, *, title: str, command: str, groups: GroupReport | None = None) -> Report:
-    """The page of a result, as `write_report` writes it."""
+    """The page that `write_report` writes."""
     require_matplotlib()
     page = Report(title, _lead(result))
     match result:

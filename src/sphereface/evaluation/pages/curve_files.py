@@ -14,7 +14,7 @@ POINTS = 100_000  # of an ROC in a file: some 4 MB
 
 
 def write_megaface_curves(result: MegaFaceResult, folder: str | Path) -> tuple[Path, ...]:
-    """Write CMC and ROC of each size, `cmc_FaceScrub_megaface_1000000.json`, and without noise, `..._cleaned.json`."""
+    """Write CMC and ROC of each size: `cmc_FaceScrub_megaface_1000000.json`, and `..._cleaned.json` without noise."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     probes = re.sub(r"[^A-Za-z0-9-]+", "-", result.probe_set).strip("-") or "probes"
@@ -29,11 +29,11 @@ def write_megaface_curves(result: MegaFaceResult, folder: str | Path) -> tuple[P
 
 
 def staircase(tail: UpperTail, *, most: int = POINTS) -> tuple[Float64, Float64]:
-    """False and true accept rates at the corners of the exact curve, and at the last rate that is known.
+    """False and true accept rates at the corners of the exact curve, and at the last known rate.
 
-    TAR at a FAR is that of the last point whose FAR is not above it: between corners it does not change, so that they
-    say as much as the whole curve. Of more than `most` corners those stay that decide `most` rates, evenly spaced in
-    their logarithm, and the rates that are printed: at these rates nothing is lost, and no other point is moved.
+    TAR at a FAR is that of the last point with at most this FAR: it is constant between corners, so the corners hold
+    the whole curve. Of more than `most` corners, those are kept that decide `most` rates, evenly spaced in their
+    logarithm, and the printed rates: the curve stays exact at these rates, and every kept point is a corner.
     """
     curve = tail.roc()
     highest = np.append(curve.far[1:] != curve.far[:-1], True)  # TAR of each FAR

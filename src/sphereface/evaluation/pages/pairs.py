@@ -1,4 +1,4 @@
-"""Pairs on a page: by which rule, fold by fold, ROC, DET, angles, and the hardest as pictures."""
+"""Pairs on a page: the rules, the folds, ROC, DET, angles, and the hardest pairs as pictures."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,56 +6,52 @@ from pathlib import Path
 import numpy as np
 
 from sphereface.arrays import Float64
-from sphereface.choices import PairRule
 from sphereface.evaluation.protocols.folder import HardPair, draw_hardest
 from sphereface.evaluation.protocols.ytf import VideosResult
-from sphereface.evaluation.rules.pairs import PairsResult
+from sphereface.evaluation.rules.pairs import PairsResult, RuleResults
+from sphereface.evaluation.rules.tables import percent, shown
 from sphereface.evaluation.rules.verification import Verification, VerificationReport
-from sphereface.metrics.rates import Rate
 from sphereface.metrics.upper_tail import UpperTail
 from sphereface.reports.curves import accepted, draw_det, draw_roc
 from sphereface.reports.figures import pair_angles
 from sphereface.reports.html import Report
 
-ROWS = 20  # of a list of what is missing; the JSON has it in full
+ROWS = 20  # of a list of missing images; the JSON has all
 
 
 def add_pairs(page: Report, result: PairsResult) -> None:
-    """Everything about a set of pairs of images."""
-    sentences = {name: report.sentence for name, report in result.reports.items()}
-    page.heading("What was done")
-    page.text(
-        f"{result.scored:,} of {result.listed:,} pairs were scored ({result.report.same:,} same, "
-        f"{result.report.different:,} different), {result.images:,} images."
+    """The result on pairs of images."""
+    learned = (
+        [f"Learned from {result.dev_train[0]:,} of {result.dev_train[1]:,} other pairs."] if result.dev_train else []
     )
-    if result.dev_train:
-        page.text(f"Learned from {result.dev_train[0]:,} of {result.dev_train[1]:,} other pairs.")
-    _add_rules(page, sentences, result.features)
+    _add_rules(page, result, "pairs", f"{result.images:,} images", learned)
     add_left_out(page, "images", result.missing, result.notes)
-    _add_verification(page, result.reports, result.rule)
+    _add_verification(page, result)
 
 
 def add_videos(page: Report, result: VideosResult) -> None:
-    """Everything about a set of pairs of videos."""
-    page.heading("What was done")
-    page.text(
-        f"{result.scored:,} of {result.listed:,} pairs of videos were scored ({result.report.same:,} same, "
-        f"{result.report.different:,} different), {result.videos:,} videos, {result.embedded:,} frames."
-    )
-    page.text(f"Frames: {result.frame_policy}.")
-    _add_rules(page, {name: result.sentence_of(name) for name in result.reports}, result.features)
+    """The result on pairs of videos."""
+    counts = f"{result.videos:,} videos, {result.embedded:,} frames"
+    _add_rules(page, result, "pairs of videos", counts, [f"Frames: {result.frame_policy}."])
     add_left_out(page, "videos", result.missing, result.notes)
     add_left_out(page, "frames", result.unreadable, ())
-    _add_verification(page, result.reports, result.rule)
+    _add_verification(page, result)
 
 
-def _add_rules(page: Report, sentences: Mapping[PairRule, str], features: Mapping[PairRule, str]) -> None:
-    for name, sentence in sentences.items():
-        page.text(f"Rule {name}: {sentence}. Features: {features[name]}.")
+def _add_rules(page: Report, result: RuleResults, pairs: str, counts: str, more: Sequence[str]) -> None:
+    page.heading("What was done")
+    page.text(
+        f"{result.scored:,} of {result.listed:,} {pairs} were scored ({result.report.same:,} same, "
+        f"{result.report.different:,} different), {counts}."
+    )
+    for sentence in more:
+        page.text(sentence)
+    for name in result.reports:
+        page.text(f"Rule {name}: {result.sentence_of(name)}. Features: {result.features[name]}.")
 
 
 def add_left_out(page: Report, what: str, missing: Mapping[str, str], notes: Sequence[str]) -> None:
-    """What a reader must know before the numbers; nothing if all is there."""
+    """Notes, and a table of the first unusable images or videos with the reasons; nothing if all could be used."""
     for note in notes:
         page.text(f"Note: {note}.", note=True)
     if missing:
@@ -63,9 +59,8 @@ def add_left_out(page: Report, what: str, missing: Mapping[str, str], notes: Seq
         page.table([what, "why"], [[name, why] for name, why in list(missing.items())[:ROWS]])
 
 
-def _add_verification(page: Report, reports: Mapping[PairRule, VerificationReport], rule: PairRule) -> None:
-    each = list(reports.values())
-    asked = reports[rule]
+def _add_verification(page: Report, result: RuleResults) -> None:
+    each, asked = list(result.reports.values()), result.report
     page.heading("What came out")
     rows = [
         ["accuracy", *(report.accuracy.percent() for report in each)],
@@ -75,50 +70,47 @@ def _add_verification(page: Report, reports: Mapping[PairRule, VerificationRepor
         ["EER", *(report.eer.percent() for report in each)],
         *([f"TAR at FAR {far:g}", *(shown(report.tar[far]) for report in each)] for far in asked.tar),
     ]
-    page.table(["rates in %", *reports], rows)
+    page.table(["rates in %", *result.reports], rows)
     if None in asked.tar.values():
-        page.text(f"TAR -: not to be told from {asked.different:,} different pairs.")
+        page.text(f"TAR -: not measurable with {asked.different:,} different pairs.")
     page.text(f"95 % intervals: {asked.intervals}.")
     if len(asked.accuracies) > 1:
-        _add_folds(page, reports)
+        _add_folds(page, result)
     page.heading("Accepted and refused")
-    add_trade_off(page, {name: tail_of(report.verified) for name, report in reports.items()})
+    add_trade_off(page, {name: tail_of(report.verified) for name, report in result.reports.items()})
     _add_angles(page, asked)
 
 
-def _add_folds(page: Report, reports: Mapping[PairRule, VerificationReport]) -> None:
+def _add_folds(page: Report, result: RuleResults) -> None:
     page.heading("Fold by fold")
-    head = [f"{name} {what}" for name in reports for what in ("accuracy, %", "threshold")]
+    each = list(result.reports.values())
+    head = [f"{name} {what}" for name in result.reports for what in ("accuracy, %", "threshold")]
     rows = [
         [f"{fold + 1}"]
-        + [
-            cell
-            for report in reports.values()
-            for cell in (percent(report.accuracies[fold]), f"{report.thresholds[fold]:.4f}")
-        ]
-        for fold in range(max(len(report.accuracies) for report in reports.values()))
+        + [cell for one in each for cell in (percent(one.accuracies[fold]), f"{one.thresholds[fold]:.4f}")]
+        for fold in range(max(len(report.accuracies) for report in each))
     ]
     page.table(["fold", *head], rows)
 
 
 def tail_of(verified: Verification) -> UpperTail:
-    """All scores of some pairs, falling."""
+    """All scores of the same pairs and of the different ones, falling."""
     positives, negatives = (-np.sort(-verified.scores[some]) for some in (verified.same, ~verified.same))
     return UpperTail(positives, negatives, len(negatives))
 
 
 def add_trade_off(page: Report, tails: Mapping[str, UpperTail]) -> None:
-    """ROC and DET, a line for each; what cannot be drawn is said."""
+    """ROC and DET with a line for each tail; a sentence replaces a figure that cannot be drawn."""
     curves = {name: accepted(tail) for name, tail in tails.items()}
     roc, det = draw_roc(curves), draw_det(curves)
     if roc is None:
         page.text("No ROC: the different pairs that were kept decide no false accept rate.", note=True)
         return
-    page.figure(roc, "ROC. A line begins where one different pair is accepted: below that, nothing was seen.")
+    page.figure(roc, "ROC. A line begins at the false accept rate of one different pair, the lowest that was measured.")
     if det is None:
         page.text("No DET: no same pair is refused at any false accept rate that is shown.")
     else:
-        page.figure(det, "DET: both errors; lower is better. A line ends where no same pair is refused any more.")
+        page.figure(det, "DET: both errors; lower is better. A line ends where every same pair is accepted.")
 
 
 def _add_angles(page: Report, report: VerificationReport) -> None:
@@ -127,26 +119,26 @@ def _add_angles(page: Report, report: VerificationReport) -> None:
     mean = float(np.mean(report.thresholds))
     threshold = float(angles_of(np.array([mean]))[0]) if np.isfinite(mean) else None
     same, different = angles[verified.same], angles[~verified.same]
-    many = "the mean of the folds' thresholds" if len(report.thresholds) > 1 else "the threshold"
+    drawn = "the mean of the folds' thresholds" if len(report.thresholds) > 1 else "the threshold"
     page.figure(
         pair_angles(
             same,
             different,
             threshold=threshold,
-            says=f"Angles of {len(same):,} same pairs, {np.degrees(np.median(same)):.1f} degrees in the middle, and of "
-            f"{len(different):,} different ones, {np.degrees(np.median(different)):.1f} degrees"
+            says=f"Angles of {len(same):,} same pairs, median {np.degrees(np.median(same)):.1f} degrees, and of "
+            f"{len(different):,} different ones, median {np.degrees(np.median(different)):.1f} degrees"
             + ("" if threshold is None else f"; threshold {np.degrees(threshold):.1f} degrees"),
         ),
-        f"Angles under rule {report.rule}." + ("" if threshold is None else f" Dashed: {many}."),
+        f"Angles under rule {report.rule}." + ("" if threshold is None else f" Dashed: {drawn}."),
     )
 
 
 def add_hardest(page: Report, pairs: Sequence[HardPair], faces: Path | None) -> None:
-    """The pairs that a model finds hardest, as pictures where the faces are at hand."""
+    """The hardest pairs, with pictures if the set of faces is given."""
     if not pairs:
         return
     page.heading("The hardest pairs")
-    page.text("Of all pairs, by plain cosines: wrong labels are found here first.")
+    page.text("Of all pairs, by plain cosines: wrong labels are likely to appear here.")
     for kind, caption in ((True, "Two photos of one person each, least alike first."),
                           (False, "Two people each, most alike first.")):  # fmt: skip
         some = [pair for pair in pairs if pair.same == kind]
@@ -159,15 +151,5 @@ def add_hardest(page: Report, pairs: Sequence[HardPair], faces: Path | None) -> 
 
 
 def angles_of(scores: Float64) -> Float64:
-    """The angles, in radians, that have these cosines; rounding may have led some beyond 1."""
+    """The angles, in radians, of these cosines; cosines that rounding put beyond 1 are clipped."""
     return np.asarray(np.arccos(np.clip(scores, -1, 1)))
-
-
-def shown(rate: Rate | None) -> str:
-    """A rate in percent, or a dash where it cannot be told."""
-    return "-" if rate is None else rate.percent()
-
-
-def percent(value: float | None) -> str:
-    """A share in percent, or a dash where there is none."""
-    return "-" if value is None else f"{100 * value:.2f}"

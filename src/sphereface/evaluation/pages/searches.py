@@ -1,14 +1,16 @@
-"""Who is this, on a page: MegaFace at every size, IJB's galleries, your own people; CMC, ROC, DET, angles."""
+"""Identification on a page: MegaFace at every size, IJB's galleries, your own people; CMC, ROC, DET, angles."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from sphereface.evaluation.pages.pairs import add_left_out, add_trade_off, angles_of, percent, shown
+from sphereface.arrays import Float64
+from sphereface.evaluation.pages.pairs import add_left_out, add_trade_off, angles_of
 from sphereface.evaluation.protocols.ijb import TIES, GalleryRates, IjbResult
 from sphereface.evaluation.protocols.megaface import AtSize, MegaFaceResult
 from sphereface.evaluation.rules.identification import Identification
 from sphereface.evaluation.rules.search import SearchResult
+from sphereface.evaluation.rules.tables import percent, shown
 from sphereface.evaluation.rules.template_pairs import TemplateVerification
 from sphereface.metrics.upper_tail import UpperTail
 from sphereface.reports.curves import accepted, draw_cmc, draw_growth, draw_roc, over_ranks
@@ -21,8 +23,8 @@ def add_megaface(page: Report, result: MegaFaceResult) -> None:
     found = result.summary()
     page.heading("What was done")
     page.text(
-        "Rule: each photo is looked up once for every other photo of its person, which is ranked among the distractors "
-        f"alone; {found['tie_rule']}."
+        "Rule: each photo is searched once for every other photo of its person, which is ranked among the distractors "
+        f"only; {found['tie_rule']}."
     )
     page.text(
         f"{result.probes:,} probes of {result.people:,} people. CMCs are exact up to rank {result.ranks:,}, ROCs up to "
@@ -37,7 +39,7 @@ def add_megaface(page: Report, result: MegaFaceResult) -> None:
     page.heading("Rank 1 as distractors grow")
     page.figure(
         draw_growth({kind: {at.size: at.rank1 for at in sizes} for kind, sizes in kinds.items()}),
-        "The share of pairs in which no distractor, of so many as are listed, comes before or beside the mate.",
+        "Share of pairs in which every listed distractor scores lower than the mate.",
     )
     for kind, sizes in kinds.items():
         _add_sizes(page, kind, sizes)
@@ -68,10 +70,10 @@ def _add_sizes(page: Report, kind: str, sizes: Sequence[AtSize]) -> None:
                 for row in each
             ],
         )
-        page.text("A rate of less than one negative has no TAR.")
+        page.text("A FAR of less than one negative has no TAR.")
     cmc = draw_cmc({f"{at.size:,} distractors": over_ranks(at.cmc) for at in sizes})
     assert cmc is not None, "a CMC has at least rank 1"
-    page.figure(cmc, "CMC: how many mates are at a rank or before.")
+    page.figure(cmc, "CMC: share of mates at a rank or before.")
     add_trade_off(page, {f"{at.size:,} distractors": at.verification for at in sizes})
     largest = sizes[-1]
     known = {f"FAR {far}": value for far, value in each[-1]["threshold_at_far"].items()}
@@ -83,7 +85,7 @@ def _cosine(threshold: float | None) -> str:
 
 
 def _add_angles(page: Report, tail: UpperTail, thresholds: Mapping[str, float], what: str) -> None:
-    """Angles of all same pairs, and of different ones as far as they were kept."""
+    """Angles of all same pairs and of the kept different pairs."""
     same, different = angles_of(tail.positives), angles_of(tail.negatives)
     lines = {name: float(angles_of(np.array([cut]))[0]) for name, cut in thresholds.items() if np.isfinite(cut)}
     kept = "all" if tail.is_whole else f"the {len(different):,} nearest"
@@ -92,7 +94,7 @@ def _add_angles(page: Report, tail: UpperTail, thresholds: Mapping[str, float], 
         different,
         total=tail.total,
         thresholds=lines,
-        says=f"Angles of {len(same):,} same pairs, {np.degrees(np.median(same)):.1f} degrees in the middle, and of "
+        says=f"Angles of {len(same):,} same pairs, median {np.degrees(np.median(same)):.1f} degrees, and of "
         f"{kept} of {tail.total:,} different ones; {what}",
     )
     if figure is None:
@@ -100,14 +102,14 @@ def _add_angles(page: Report, tail: UpperTail, thresholds: Mapping[str, float], 
         return
     page.figure(
         figure,
-        f"Angles, {what}; the shares are on a logarithmic axis, each of all pairs of its kind."
-        + ("" if tail.is_whole else " Different pairs further apart were not kept, so they are not drawn.")
+        f"Angles, {what}; the shares are on a logarithmic axis, relative to all pairs of the kind."
+        + ("" if tail.is_whole else " Different pairs at larger angles were not kept and are not drawn.")
         + (" Lines: the thresholds." if lines else ""),
     )
 
 
 def add_ijb(page: Report, result: IjbResult) -> None:
-    """Templates, 1:1 and 1:N, as far as the lists went."""
+    """The result on templates: 1:1 and 1:N, where the lists have them."""
     page.heading("What was done")
     page.text(f"Rule: {result.pooling}; {TIES}. Features: {result.features}.")
     page.text(f"{result.images:,} images, {result.templates:,} templates.")
@@ -134,7 +136,7 @@ def _add_template_pairs(page: Report, found: TemplateVerification, listed: int) 
 
 
 def _add_galleries(page: Report, result: IjbResult) -> None:
-    page.heading("1:N, probes looked up in a gallery")
+    page.heading("1:N, probes searched in a gallery")
     each: list[GalleryRates] = [*result.galleries, *([result.mean] if result.mean else [])]
     first = each[0]
     page.table(
@@ -150,35 +152,35 @@ def _add_galleries(page: Report, result: IjbResult) -> None:
     searches = {gallery.name: (gallery.templates, gallery.search) for gallery in each if gallery.search is not None}
     cmc = draw_cmc({name: over_ranks(_cmc(search, size)) for name, (size, search) in searches.items()})
     if cmc is not None:
-        page.figure(cmc, "CMC, of the probes whose subject is in the gallery.")
+        page.figure(cmc, "CMC, of the mated probes.")
     strangers = {name: accepted(_found(search)) for name, (_, search) in searches.items() if len(search.strangers)}
     open_set = draw_roc(strangers, x="FPIR", y="TPIR", name="Open set")
     if open_set is not None:
-        page.figure(open_set, "Open set: known subjects found at rank 1, over the strangers who are taken for someone.")
+        page.figure(
+            open_set, "Open set: share of mated probes found at rank 1, by the share of strangers above the threshold."
+        )
 
 
-def _cmc(search: SearchResult, size: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """The share of mated probes found at rank 1, at most 2, ... as many as the gallery has templates."""
+def _cmc(search: SearchResult, size: int) -> Float64:
+    """The share of mated probes found at rank 1, at most 2, ... up to the number of templates in the gallery."""
     counts = np.bincount(search.ranks, minlength=size + 1)[1:]
     return np.asarray(np.cumsum(counts) / len(search.ranks))
 
 
 def _found(search: SearchResult) -> UpperTail:
-    """Who is found and how alike, against the strangers; who is not at rank 1 is found at no score."""
+    """Scores of mated probes against those of strangers; a mated probe beyond rank 1 has the score -inf."""
     scores = np.where(search.ranks == 1, search.scores, -np.inf)
     return UpperTail(-np.sort(-scores), -np.sort(-search.highest), len(search.highest))
 
 
 def add_identification(page: Report, found: Identification) -> None:
-    """Your own people looked up among each other: closed set and open set."""
-    page.heading("Who is this?")
+    """The result of identification: closed set and open set."""
+    page.heading("Identification")
     page.text(
-        f"Rule: the mean of the unit features of {found.gallery_photos} photo(s) of a person is enrolled, all others "
-        f"are looked up, ties count against the probe's own person; mean of {found.splits} drawn splits, seed "
+        f"Rule: the mean of the unit features of {found.gallery_photos} photo(s) of a person is enrolled, the other "
+        f"photos are probes, ties count against the probe's own person; mean of {found.splits} drawn splits, seed "
         f"{found.seed}."
     )
-    fewest, most = found.unknown_probes
-    strangers = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
     page.table(
         ["rates in %", ""],
         [
@@ -188,7 +190,7 @@ def add_identification(page: Report, found: Identification) -> None:
             *([f"rank {rank}", percent(found.cmc[rank - 1])] for rank in (5, 10, 20) if rank <= len(found.cmc)),
             ["people known, open set", f"{found.known:,}"],
             ["people unknown, open set", f"{found.unknown:,}"],
-            ["probes of strangers", strangers],
+            ["probes of strangers", found.strangers],
         ],
     )
     page.table(
@@ -203,4 +205,4 @@ def add_identification(page: Report, found: Identification) -> None:
     page.text(f"95 % intervals: {found.intervals}.")
     cmc = draw_cmc({f"{found.enrolled:,} people": over_ranks(np.array(found.cmc))})
     assert cmc is not None, "a CMC has at least rank 1"
-    page.figure(cmc, "CMC, closed set: everybody is enrolled.")
+    page.figure(cmc, "CMC, closed set: all people are enrolled.")

@@ -1,64 +1,63 @@
 """Your own people: any set of faces with names as a test, without a list of pairs.
 
-- **Verification**: as many same as different pairs, drawn by seed in ten folds that share nobody, judged by one of the
-  rules of `verification.py`, as LFW's are.
-- **Identification**: some photos of everybody are enrolled, the others looked up; closed set and open set, in
+- **Verification**: equal numbers of same and different pairs, drawn by seed in ten folds without common people, judged
+  by one of the rules of `verification.py`, as LFW's are.
+- **Identification**: some photos of each person are enrolled, the others are probes; closed set and open set, in
   `identification.py`.
 - **Hardest pairs**: the least alike of one person and the most alike of two, among all pairs of the set, as pictures:
-  wrong labels are found there first.
+  wrong labels are likely to appear there.
 - **Groups**: with a table, error rates of groups of people, in `groups.py`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
 from sphereface.arrays import UInt8, unit_rows
-from sphereface.choices import Missing, PairRule
+from sphereface.choices import Small
 from sphereface.data.files.writing import whole_file
 from sphereface.data.formats.sets import open_set
 from sphereface.data.lists.attributes import read_attributes
 from sphereface.data.reading import read_face
 from sphereface.embed.store import FeatureStore
 from sphereface.errors import DataFormatError, Setting, UserError
-from sphereface.evaluation.groups.compare import FMR, Small, groups_of_set
+from sphereface.evaluation.groups.compare import FMR, groups_of_set
 from sphereface.evaluation.groups.result import GroupReport
 from sphereface.evaluation.rules.drawn_pairs import FOLDS, PAIRS, draw_pairs
 from sphereface.evaluation.rules.identification import FPIRS, RANKS, SPLITS, Identification, identify
-from sphereface.evaluation.rules.pairs import Asked, PairsResult, Problem
-from sphereface.evaluation.rules.verification import RULES
+from sphereface.evaluation.rules.pairs import Asked, PairOptions, PairsResult, Problem
 from sphereface.evaluation.sources import Embeds, WholeSet, embed_whole
 from sphereface.metrics.impostors import highest_different, same_pairs, scores_of
-from sphereface.metrics.rates import FARS, ROUNDS
+from sphereface.metrics.rates import ROUNDS
 from sphereface.progress import Progress, silent
 from sphereface.reports.figures import Picture, contact_sheet
 
 HARDEST = 12  # pairs of either kind
-COLUMNS = 4  # pairs beside each other in the picture
+COLUMNS = 4  # pairs in a row of the picture
 STRIP = 18  # pixels below a pair, for its score
 
 
 class HardPair(NamedTuple):
-    """Two images, whether they show one person, and the cosine of their features."""
+    """Two images and the cosine of their features."""
 
     left: str
     right: str
-    same: bool
+    same: bool  # True for one person
     score: float
 
 
 @dataclass(frozen=True)
 class FolderResult:
-    """What a model does on your own people."""
+    """Numbers of a model on your own people."""
 
     verification: PairsResult
     identification: Identification
     hardest: tuple[HardPair, ...]  # same pairs, the least alike first; then different ones, the most alike first
     groups: GroupReport | None = None
-    faces: Path | None = None  # where they are; None if only their features were given
+    faces: Path | None = None  # the set of faces; None if only features were given
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -88,9 +87,6 @@ def evaluate_folder(
     pairs: int = PAIRS,
     folds: int = FOLDS,
     seed: int = 0,
-    rule: PairRule = "authors",
-    all_rules: bool = False,
-    fars: Sequence[float] = FARS,
     gallery_photos: int = 1,
     fpirs: Sequence[float] = FPIRS,
     ranks: int = RANKS,
@@ -101,26 +97,26 @@ def evaluate_folder(
     threshold: float | None = None,
     aligned: str | Path | None = None,
     small: Small = "refuse",
-    missing: Missing = "fail",
     rounds: int = ROUNDS,
     progress: Progress = silent,
+    **options: Unpack[PairOptions],
 ) -> FolderResult:
     """Test a model on a set of named people: aligned faces in any format, or the features that `embed` stored of them.
 
-    At most `pairs` of either kind are drawn. `missing="skip"` leaves out images that cannot be read, and counts them.
-    `groups` is a table for `groups.py`, `far` the false match rate of its threshold, unless `threshold` is given,
-    `aligned` what `data align` made, for failures to detect.
+    At most `pairs` of either kind are drawn. `options` are those of `PairOptions`: `rule`, `all_rules`, `missing`,
+    `fars`. With `groups`, a CSV for `evaluate_groups`, groups are compared; `far`, `threshold`, `aligned` and `small`
+    are its options.
 
     >>> result = evaluate_folder(Embedder.load("model.onnx"), "my-people-112x96")
     >>> print(result.table())
     """
-    asked = Asked(rule, all_rules, missing, tuple(fars), rounds, seed)
+    asked = Asked(rounds=rounds, seed=seed, **options)
     table = None if groups is None else read_attributes(groups)
-    whole = embed_whole(source, faces, missing=missing, progress=progress)
+    whole = embed_whole(source, faces, missing=asked.missing, progress=progress)
     report = None
-    if table is not None:  # first: whatever does not fit the table is said before the long part
+    if table is not None:  # first: an unsuitable table is refused before the long part
         report = groups_of_set(
-            whole, table, far=far, threshold=threshold, aligned=aligned, small=small, missing=missing,
+            whole, table, far=far, threshold=threshold, aligned=aligned, small=small, missing=asked.missing,
             rounds=rounds, seed=seed,
         )  # fmt: skip
     return FolderResult(
@@ -138,7 +134,7 @@ def evaluate_folder(
 def _verify(whole: WholeSet, asked: Asked, pairs: int, folds: int) -> PairsResult:
     left, right, same, fold = draw_pairs(whole.labels, pairs=pairs, folds=folds, seed=asked.seed)
     made = len(np.unique(fold))
-    if made < 2 and any(RULES[name].holds_out for name in asked.rules):
+    if made < 2 and asked.holds_out:
         raise UserError(
             f"{whole.data}: pairs of {len(np.unique(whole.labels))} people make {made} fold, so that none can be held "
             "out; wanted at least 4 people, or ",
@@ -161,7 +157,7 @@ def _verify(whole: WholeSet, asked: Asked, pairs: int, folds: int) -> PairsResul
 
 
 def hardest_pairs(whole: WholeSet, count: int = HARDEST) -> tuple[HardPair, ...]:
-    """The least alike pairs of one person, then the most alike of two; all pairs are looked at, by plain cosines."""
+    """The least alike pairs of one person, then the most alike of two, among all pairs, by plain cosines."""
     left, right = same_pairs(whole.labels)
     scores = scores_of(unit_rows(whole.features, dtype=np.float32), left, right)
     least = np.lexsort((right, left, scores))[:count]
@@ -181,9 +177,9 @@ def write_hardest(pairs: Sequence[HardPair], faces: str | Path, target: str | Pa
 
 
 def draw_hardest(pairs: Sequence[HardPair], faces: str | Path, *, says: str = "the hardest pairs") -> Picture:
-    """Hard pairs as one picture: two faces side by side, below them which kind it is and the cosine.
+    """Hard pairs as one picture: two faces side by side, below them "same" or "different" and the cosine.
 
-    `faces` is the set of faces that the pairs' paths belong to.
+    `faces` is the set that holds the pairs' paths.
     """
     if not pairs:
         raise UserError("no pair to draw; wanted at least 1")
@@ -191,7 +187,7 @@ def draw_hardest(pairs: Sequence[HardPair], faces: str | Path, *, says: str = "t
     places = {path: place for place, path in enumerate(found.paths)}
     unknown = [path for pair in pairs for path in (pair.left, pair.right) if path not in places]
     if unknown:
-        raise DataFormatError(f"{faces}: {unknown[0]} is not in it; name the set that the pairs are of")
+        raise DataFormatError(f"{faces}: {unknown[0]} is not in it; name the set of the pairs")
     read = {path: read_face(found, places[path], None) for pair in pairs for path in pair[:2]}
     sizes = {face.shape for face in read.values()}
     if len(sizes) > 1:
@@ -201,7 +197,7 @@ def draw_hardest(pairs: Sequence[HardPair], faces: str | Path, *, says: str = "t
 
 
 def _tile(left: UInt8, right: UInt8, pair: HardPair) -> UInt8:
-    """Two faces with a strip below, in green for one person and in red for two; framed."""
+    """Two faces, framed, with a strip below: green for one person, red for two."""
     import cv2
 
     both = np.hstack([left, right])

@@ -1,7 +1,7 @@
-"""IJB-B and IJB-C: templates of many images, compared one to one and looked up in two galleries.
+"""IJB-B and IJB-C: templates of many images, compared 1:1 and searched 1:N in two galleries.
 
-1:1 compares listed pairs of templates. 1:N looks each probe up in each gallery: closed-set ranks over the probes whose
-subject is in the gallery, open-set rates with all others as strangers. Ties count against the model everywhere.
+1:1 compares listed pairs of templates. 1:N searches each probe in each gallery: closed-set ranks over the probes of a
+subject in the gallery, open-set rates with all others as strangers. Every tie counts against the model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,11 @@ from sphereface.evaluation.rules.galleries import RANKS as RANKS
 from sphereface.evaluation.rules.galleries import GalleryRates as GalleryRates
 from sphereface.evaluation.rules.galleries import search_galleries
 from sphereface.evaluation.rules.pairs import FEATURES
+from sphereface.evaluation.rules.tables import shown
 from sphereface.evaluation.rules.template_pairs import BLOCK, FARS, TemplateVerification, verify_templates
 from sphereface.evaluation.rules.templates import Templates, pool_templates
 from sphereface.evaluation.sources import Embeds, find_images, gather
-from sphereface.metrics.rates import ROUNDS, Rate
+from sphereface.metrics.rates import ROUNDS
 from sphereface.progress import Progress, silent
 
 TIES = "a wrong template that scores as high as the mate goes before it; what ties with the first refused is refused"
@@ -36,16 +37,16 @@ TIES = "a wrong template that scores as high as the mate goes before it; what ti
 
 @dataclass(frozen=True)
 class IjbResult:
-    """What a model does on IJB-B or IJB-C, and exactly how that was found."""
+    """Numbers of a model on IJB-B or IJB-C, with the description of how they were made."""
 
     name: IjbName
     model: str
-    features: str  # in words
-    pooling: str
+    features: str  # description
+    pooling: str  # description
     images: int  # distinct ones that were used
     templates: int
-    missing: Mapping[str, str]  # images that could not be used, and why
-    lost_templates: int  # all of whose images are missing
+    missing: Mapping[str, str]  # unusable images, with the reasons
+    lost_templates: int  # without a usable image
     pairs_listed: int
     probes_listed: int
     verification: TemplateVerification | None
@@ -93,12 +94,12 @@ class IjbResult:
             found = self.verification
             scored = found.same + found.different
             lines += ["", f"1:1, {scored:,} of {self.pairs_listed:,} pairs scored, {found.same:,} of them same"]
-            lines += [f"  TAR at FAR {far:g}".ljust(24) + _shown(rate) for far, rate in found.tar.items()]
+            lines += [f"  TAR at FAR {far:g}".ljust(24) + shown(rate) for far, rate in found.tar.items()]
             lines += [f"  95 % intervals: {found.intervals}"]
         for gallery in (*self.galleries, *([self.mean] if self.mean else [])):
             lines += ["", f"1:N, {gallery.name}: {gallery.mated:,} mated probes, {gallery.strangers:,} strangers"]
-            lines += [f"  rank {rank}".ljust(24) + _shown(rate) for rank, rate in gallery.rank.items()]
-            lines += [f"  TPIR at FPIR {fpir:g}".ljust(24) + _shown(rate) for fpir, rate in gallery.tpir.items()]
+            lines += [f"  rank {rank}".ljust(24) + shown(rate) for rank, rate in gallery.rank.items()]
+            lines += [f"  TPIR at FPIR {fpir:g}".ljust(24) + shown(rate) for fpir, rate in gallery.tpir.items()]
         return "\n".join(lines)
 
 
@@ -120,17 +121,23 @@ def evaluate_ijb(
     block: int = BLOCK,
     progress: Progress = silent,
 ) -> IjbResult:
-    """Score features on IJB-B or IJB-C, 1:1 and 1:N as far as `meta` has the lists.
+    """Score features on IJB-B or IJB-C, 1:1 and 1:N, as far as `meta` has the lists.
 
-    `features` are what `sphereface embed` wrote, or an embedder, which then wants `faces`, the folder of aligned ones.
-    Features of one media are averaged, then those of a template's media; `unit_length` brings each to length one
-    before, `score_weights` multiplies it by its detection score. A listed image that is not there or cannot be read is
-    an error, or with `missing="skip"` it is left out, and so are templates without any image, counted and named. A
-    pair that is listed twice is an error, or with `repeats="keep"` counts twice, which is noted.
+    `features` are a folder that `sphereface embed` wrote, or an embedder, which needs `faces`, the folder of aligned
+    faces. Features of one media are averaged, then those of a template's media; `unit_length` first scales each to
+    length one, `score_weights` multiplies it by its detection score. An absent or unreadable image is an error, or with
+    `missing="skip"` it is left out, as are templates without any image, counted and named. A pair that is listed twice
+    is an error, or with `repeats="keep"` counts twice, with a note.
 
     >>> print(evaluate_ijb("ijbc-features", "IJBC/meta", "ijbc").table())
     """
-    _check_choices(missing, repeats, fars, fpirs, ranks, block)
+    require_missing(missing)
+    if repeats not in get_args(Repeats):
+        raise UserError(f"repeats is {repeats!r}; choose one of {', '.join(get_args(Repeats))}")
+    if not all(0 < rate <= 1 for rate in (*fars, *fpirs)):
+        raise UserError(f"fars are {tuple(fars)}, fpirs {tuple(fpirs)}; wanted shares, above 0 up to 1")
+    if not ranks or min(ranks) < 1 or block < 1:
+        raise UserError(f"ranks are {tuple(ranks)}, block is {block}; wanted at least one rank, each of them from 1")
     lists = read_ijb(find_lists(meta, name), repeats=repeats)
     source = _embedded(features, faces, lists.images, missing, progress)
     kept = [member for member in lists.members if member.image in source.rows]
@@ -145,11 +152,15 @@ def evaluate_ijb(
     )
     verification, why = _verify(lists, templates, fars, rounds, seed, block) if lists.pairs else (None, [])
     galleries, mean = _identify(lists, templates, fpirs, ranks, rounds, seed) if lists.probes else ((), None)
+    length, weighted = (
+        "length one" if unit_length else "their own length",
+        ", times the detection score" * score_weights,
+    )
     return IjbResult(
         name=name,
         model=source.card.called,
         features=FEATURES[source.card.feature_rule],
-        pooling=_in_words(score_weights=score_weights, unit_length=unit_length),
+        pooling=f"features at {length}{weighted}, averaged over each media, then over a template's media",
         images=len({member.image for member in kept}),
         templates=len(templates),
         missing=source.missing,
@@ -180,7 +191,7 @@ def _embedded(
     missing: Missing,
     progress: Progress,
 ) -> _Source:
-    """Find the features of images, or make them; stored ones stay where they are."""
+    """Features of the listed images, stored ones as memory maps, or embedded now."""
     if isinstance(features, str | Path):
         features = open_features(features)
     if isinstance(features, FeatureStore):
@@ -193,7 +204,7 @@ def _embedded(
         absent = _absent_images(images, rows, why, "the features", missing)
         return _Source(features.rows, rows, absent, features.card, ())
     if faces is None:
-        raise UserError("an embedder without faces; name the folder of aligned ones, or give features instead")
+        raise UserError("an embedder without faces; name the folder of aligned faces, or give features instead")
     found = AlignedFaces(faces)
     note = require_faces(Path(faces), found, features.card.preprocessing.alignment)
     places = find_images(images, found.paths, anywhere=True)
@@ -207,7 +218,7 @@ def _embedded(
 def _absent_images(
     images: Sequence[str], found: Mapping[str, int], why: Mapping[str, str], where: str, missing: Missing
 ) -> dict[str, str]:
-    """The listed images that are not there, with the reasons; an error unless they may be skipped, or if all are."""
+    """The absent images, with the reasons; an error with `missing="fail"`, and if all are absent."""
     absent = {image: why.get(image, "not in the set") for image in images if image not in found}
     if absent and (missing == "fail" or not found):
         image, reason = next(iter(absent.items()))
@@ -220,13 +231,13 @@ def _absent_images(
 
 
 def _detection_scores(files: IjbFiles, members: Sequence[Member]) -> Float64:
-    """How sure the detector was of each face."""
+    """The detection score of each face."""
     if files.faces is None:
-        raise DataFormatError(f"{files.members.parent}: no list of detection scores, name_5pts_score.txt, for weights")
+        raise DataFormatError(f"{files.members.parent}: no list of detection scores; wanted name_5pts_score.txt")
     listed = read_found_faces(files.faces)
     absent = [member.image for member in members if member.image not in listed]
     if absent:
-        raise DataFormatError(f"{files.faces}: {len(absent):,} images have no score, such as {absent[0]}")
+        raise DataFormatError(f"{files.faces}: {len(absent):,} images have no score, such as {absent[0]}; add them")
     scores = np.array([listed[member.image].score for member in members])
     if scores.min() < 0:
         image = members[int(scores.argmin())].image
@@ -237,7 +248,7 @@ def _detection_scores(files: IjbFiles, members: Sequence[Member]) -> Float64:
 def _verify(
     lists: IjbLists, templates: Templates, fars: Sequence[float], rounds: int, seed: int, block: int
 ) -> tuple[TemplateVerification, list[str]]:
-    """1:1 over the pairs both of whose templates are there, and what is to be noted about it."""
+    """1:1 over the pairs with both templates, and notes on it."""
     assert lists.pairs
     first, second = (templates.find(side).astype(np.int32) for side in (lists.pairs.first, lists.pairs.second))
     usable = (first >= 0) & (second >= 0)
@@ -249,16 +260,9 @@ def _verify(
     if known and ((subjects[first] == subjects[second]) != same).any():
         known = False
         notes.append("labels of pairs disagree with the subjects of galleries and probes; intervals are Wilson's")
+    people = subjects if known else None
     found = verify_templates(
-        templates.features,
-        first,
-        second,
-        same,
-        subjects=subjects if known else None,
-        fars=fars,
-        rounds=rounds,
-        seed=seed,
-        block=block,
+        templates.features, first, second, same, subjects=people, fars=fars, rounds=rounds, seed=seed, block=block
     )
     return found, notes
 
@@ -266,16 +270,16 @@ def _verify(
 def _identify(
     lists: IjbLists, templates: Templates, fpirs: Sequence[float], ranks: Sequence[int], rounds: int, seed: int
 ) -> tuple[tuple[GalleryRates, ...], GalleryRates]:
-    """1:N over the templates that are there."""
-    probes, who = _present(lists.probes, templates)
+    """1:N over the templates with features."""
+    probes, owners = _present(lists.probes, templates)
     galleries = {}
     for name, listed in lists.galleries.items():
         places, subjects = _present(listed, templates)
-        if not np.isin(who, subjects).any():
+        if not np.isin(owners, subjects).any():
             raise DataFormatError(f"{lists.files.galleries[name]}: no probe has a mate in it; wanted at least one")
         galleries[name] = templates.features[places], subjects
     found = templates.features[probes]
-    return search_galleries(found, who, galleries, fpirs=fpirs, ranks=ranks, rounds=rounds, seed=seed)
+    return search_galleries(found, owners, galleries, fpirs=fpirs, ranks=ranks, rounds=rounds, seed=seed)
 
 
 def _present(listed: Mapping[int, int], templates: Templates) -> tuple[Integers, Integers]:
@@ -285,35 +289,7 @@ def _present(listed: Mapping[int, int], templates: Templates) -> tuple[Integers,
 
 
 def _absent(lists: IjbLists) -> list[str]:
-    """What could not be done for want of lists."""
+    """Notes on the tasks without lists."""
     notes = [] if lists.pairs else ["no 1:1: its list of pairs is not there"]
     absent = 2 - len(lists.galleries)
     return notes + ([f"1:N: {absent} of 2 galleries are not there"] if absent else [])
-
-
-def _in_words(*, score_weights: bool, unit_length: bool) -> str:
-    each = "features at length one" if unit_length else "features at their own length"
-    weighted = ", times the detection score" if score_weights else ""
-    return f"{each}{weighted}, averaged over each media, then over a template's media"
-
-
-def _check_choices(
-    missing: Missing,
-    repeats: Repeats,
-    fars: Sequence[float],
-    fpirs: Sequence[float],
-    ranks: Sequence[int],
-    block: int,
-) -> None:
-    """Refuse unknown choices before anything is read."""
-    require_missing(missing)
-    if repeats not in get_args(Repeats):
-        raise UserError(f"repeats is {repeats!r}; choose one of {', '.join(get_args(Repeats))}")
-    if not all(0 < rate <= 1 for rate in (*fars, *fpirs)):
-        raise UserError(f"fars are {tuple(fars)}, fpirs {tuple(fpirs)}; wanted shares, above 0 up to 1")
-    if not ranks or min(ranks) < 1 or block < 1:
-        raise UserError(f"ranks are {tuple(ranks)}, block is {block}; wanted at least one rank, and from 1 on")
-
-
-def _shown(rate: Rate | None) -> str:
-    return "-" if rate is None else rate.percent()

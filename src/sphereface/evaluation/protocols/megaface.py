@@ -1,14 +1,14 @@
-"""MegaFace: find a person's other photo among up to a million strangers, and tell the two apart.
+"""MegaFace: find a person's other photo among up to a million strangers, and verify the pair against them.
 
 For every ordered pair (probe, mate) of two photos of one person, the mate's rank is 1 + the number of distractors that
-score at least as high with the probe: a tie counts against the mate, so that a model that scores everybody alike finds
-nobody. The cumulative match characteristic (CMC) is the share of pairs up to each rank. For verification the positives
-are the same pairs, the negatives are all probes with all distractors; a pair is accepted if its score is at least the
-threshold. All of it is exact, up to the ranks and the false accept rate asked for, and never is more than a block of
-the scores in memory.
+score at least as high with the probe: a tie counts against the mate, so a model with equal scores for all has a rank-1
+rate of zero. The cumulative match characteristic (CMC) is the share of pairs up to each rank. For verification the
+positives are the same pairs, the negatives are all probes with all distractors; a pair is accepted if its score is at
+least the threshold. All results are exact, up to the given ranks and false accept rate, and memory holds one block of
+the scores at a time.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,16 +26,17 @@ from sphereface.metrics.upper_tail import UpperTail, allowed
 from sphereface.progress import Progress, silent
 
 Sizes = Sequence[int] | Mapping[int, ArrayLike]
+Kept = tuple[Bools, Bools]  # masks of probes (P,) and of distractors (N,)
 
 SIZES = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
 FARS = (1e-6, 1e-5, 1e-4, 1e-3)
 RANKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)  # of a CMC in a summary
 SMALL = 500_000  # training images; from here on the protocol is called large
-KEPT = 1 << 28  # negatives that may be kept: 3 GB with their places
+KEPT = 1 << 28  # negatives at most: 3 GB with their places
 
 
 def protocol_of(training_images: int) -> ProtocolSize:
-    """What MegaFace calls the protocol of a model trained on so many images."""
+    """MegaFace's protocol for a number of training images."""
     return "small" if training_images < SMALL else "large"
 
 
@@ -44,18 +45,18 @@ class AtSize:
     """Identification and verification with one number of distractors."""
 
     size: int  # as listed
-    distractors: int  # that counted: without noise, if it was left out
+    distractors: int  # without noise in cleaned results
     pairs: int  # (probe, mate), ordered
     cmc: Float64  # share of pairs at rank 1, at most 2, ...
     verification: UpperTail
 
     @property
     def rank1(self) -> float:
-        """The share of pairs in which no distractor comes before or beside the mate."""
+        """The share of pairs in which every distractor scores lower than the mate."""
         return float(self.cmc[0])
 
     def summary(self) -> dict[str, Any]:
-        """The numbers that are printed; a rate of less than one negative has none."""
+        """The printed numbers; a false accept rate of less than one negative is left out."""
         tail = self.verification
         rates = [far for far in FARS if far * tail.total >= 1 and tail.decides(far)]
         return {
@@ -73,7 +74,7 @@ class AtSize:
 
 @dataclass(frozen=True)
 class MegaFaceResult:
-    """All sizes, with all images and, where noise is known, without it."""
+    """Results at all sizes, with all images and, if noise is listed, without it."""
 
     probe_set: str
     protocol: ProtocolSize
@@ -85,7 +86,7 @@ class MegaFaceResult:
     cleaned: tuple[AtSize, ...] | None
     ranks: int  # up to which the CMC is exact
     far: float  # up to which the ROC is exact
-    unmatched_noise: tuple[UnmatchedNoise, ...] = ()  # of lists that name images that were not there
+    unmatched_noise: tuple[UnmatchedNoise, ...] = ()  # of lists with other images
 
     def summary(self) -> dict[str, Any]:
         """The result as one JSON object."""
@@ -117,27 +118,27 @@ def evaluate_megaface(
     block: int | None = None,
     progress: Progress = silent,
 ) -> MegaFaceResult:
-    """Rank each photo's mates among distractors, and verify them against the same, at several sizes in one pass.
+    """Rank each photo's mates among distractors, and verify them against these, at several sizes in one pass.
 
-    probes (P, D) show people (P,); distractors (N, D) may be a memory map; no feature need have length one. `sizes` are
-    first so many distractors, by default 10, 100, ... as far as they go, and all; or, for the devkit's lists, the rows
-    of each size. CMCs are exact up to `ranks`, ROCs up to `far`. noisy_probes (P,) and noisy_distractors (N,) are left
-    out of the cleaned results; a size then has fewer distractors. `block` distractors are multiplied at once: it
-    changes the speed and no result. `progress` hears how many distractors are done.
+    probes (P, D) show people (P,); distractors (N, D) may be a memory map; features may have any length. `sizes` are
+    numbers of distractors, counted from the first, by default 10, 100, ... and all; or, for the devkit's lists, the
+    rows of each size. CMCs are exact up to `ranks`, ROCs up to `far`. noisy_probes (P,) and noisy_distractors (N,) are
+    left out of the cleaned results; a size then has fewer distractors. `block` is the number of distractors in a matrix
+    product and affects the speed only. `progress` receives the number of finished distractors.
     """
     if protocol not in ("small", "large"):
         raise UserError(f"unknown protocol {protocol!r}; choose small (trained on under {SMALL:,} images) or large")
     if ranks < 1:
         raise UserError(f"ranks is {ranks}; wanted at least 1")
     scores = StreamedScores(probes, distractors, block=block)
-    names, who = np.unique(np.asarray(people), return_inverse=True)
-    if who.shape != (len(probes),):
+    names, owner = np.unique(np.asarray(people), return_inverse=True)
+    if owner.shape != (len(probes),):
         raise UserError(f"people have shape {np.shape(people)}; wanted one for each of {len(probes):,} probes")
     chosen = _columns_of(sizes, len(distractors))
     is_clean = _clean(noisy_probes, len(probes), "probe"), _clean(noisy_distractors, len(distractors), "distractor")
     everything = np.ones(len(probes), dtype=bool), np.ones(len(distractors), dtype=bool)
     has_noise = noisy_probes is not None or noisy_distractors is not None
-    pairs = _mates(scores, who)
+    pairs = _mates(scores, owner)
     raw = _galleries(scores, pairs, chosen, everything, ranks, far)
     cleaned = _galleries(scores, pairs, chosen, is_clean, ranks, far) if has_noise else []
     galleries = raw + cleaned
@@ -151,7 +152,7 @@ def evaluate_megaface(
         progress(done, stops[-1])
     return MegaFaceResult(
         probe_set, protocol, len(probes), len(names), int((~is_clean[0]).sum()), int((~is_clean[1]).sum()),
-        tuple(_at_sizes(raw)), tuple(_at_sizes(cleaned)) if has_noise else None, ranks, far,
+        _at_sizes(raw), _at_sizes(cleaned) if has_noise else None, ranks, far,
     )  # fmt: skip
 
 
@@ -164,35 +165,23 @@ class _Pairs:
     scores: Float64
 
 
-def _mates(scores: StreamedScores, who: Integers) -> _Pairs:
-    order = np.argsort(who, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(who[order])) + 1)
+def _mates(scores: StreamedScores, owner: Integers) -> _Pairs:
+    order = np.argsort(owner, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(owner[order])) + 1)
     rows = np.concatenate([np.repeat(group, len(group) - 1) for group in groups])
-    mates = np.concatenate([_others(group) for group in groups])
+    mates = np.concatenate([np.tile(group, (len(group), 1))[~np.eye(len(group), dtype=bool)] for group in groups])
     if not len(rows):
-        raise UserError(f"{len(who):,} probes of {len(groups):,} people; wanted two photos of at least one person")
+        raise UserError(f"{len(owner):,} probes of {len(groups):,} people; wanted two photos of at least one person")
     return _Pairs(rows, mates, scores.among_probes(rows, mates))
 
 
-def _others(group: Integers) -> Integers:
-    """For each photo of a person in turn, all others."""
-    everyone = np.tile(group, (len(group), 1))
-    return np.asarray(everyone[~np.eye(len(group), dtype=bool)])
-
-
 class _Gallery:
-    """Distractors at one or more sizes, and what has been found about them so far."""
+    """Distractors at one or more sizes, with the results so far."""
 
     def __init__(
-        self,
-        scores: StreamedScores,
-        pairs: _Pairs,
-        kept: tuple[Bools, Bools],
-        stops: Mapping[int, int],
-        ranks: int,
-        far: float,
+        self, scores: StreamedScores, pairs: _Pairs, kept: Kept, stops: Mapping[int, int], ranks: int, far: float
     ) -> None:
-        rows, columns = kept  # which probes, which distractors
+        rows, columns = kept
         chosen = rows[pairs.rows] & rows[pairs.mates]
         if not chosen.any():
             raise UserError("no person has two photos without noise; wanted a pair of at least one person")
@@ -201,20 +190,16 @@ class _Gallery:
         keep = min(total, allowed(far, total) + 1)
         if keep > KEPT:
             raise UserError(f"far is {far:g}: {keep:,} of {total:,} negatives to keep; wanted at most {KEPT:,}")
+        error, exact = scores.error, scores.exact
         self.mates = MateCounts(
-            pairs.rows[chosen],
-            pairs.scores[chosen],
-            probes=len(rows),
-            limit=ranks,
-            error=scores.error,
-            exact=scores.exact,
+            pairs.rows[chosen], pairs.scores[chosen], probes=len(rows), limit=ranks, error=error, exact=exact
         )
-        self.tail = HighestPairs(keep, error=scores.error, exact=scores.exact)
+        self.tail = HighestPairs(keep, error=error, exact=exact)
         self.positives = -np.sort(-self.mates.scores)
         self.found: dict[int, AtSize] = {}
 
     def add(self, first: int, piece: Float32) -> None:
-        """Take the approximate scores (P, w) of distractors from place `first` on."""
+        """Add the approximate scores (P, w) of the distractors from place `first`."""
         kept = self.columns[first : first + piece.shape[1]]
         picked = np.flatnonzero(kept)
         if not len(picked) or first >= max(self.stops.values()):
@@ -238,7 +223,7 @@ class _Gallery:
         self.mates.add(near[for_mates], rows[for_mates], columns[for_mates])
 
     def stop(self, done: int) -> None:
-        """Note the results of the sizes that are complete with `done` distractors."""
+        """Store the results of the sizes that are complete with `done` distractors."""
         distractors = int(self.columns[:done].sum())
         total = int(self.rows.sum()) * distractors
         counts = self.mates.counts()
@@ -252,21 +237,16 @@ class _Gallery:
 
 
 def _galleries(
-    scores: StreamedScores,
-    pairs: _Pairs,
-    chosen: Mapping[int, int | Bools],
-    kept: tuple[Bools, Bools],
-    ranks: int,
-    far: float,
+    scores: StreamedScores, pairs: _Pairs, chosen: Mapping[int, int | Bools], kept: Kept, ranks: int, far: float
 ) -> list[_Gallery]:
-    """One gallery that grows through all sizes, or, where sizes are lists, one for each."""
+    """One gallery for all sizes that are numbers, and one for each size that is a list."""
     rows, columns = kept
     growing = {size: rule for size, rule in chosen.items() if isinstance(rule, int)}
     listed = {size: rule for size, rule in chosen.items() if not isinstance(rule, int)}
     empty = [size for size, stop in growing.items() if not columns[:stop].any()]
     empty += [size for size, rule in listed.items() if not (columns & rule).any()]
     if empty:
-        raise UserError(f"all {empty[0]:,} distractors are noise; wanted some that are not")
+        raise UserError(f"all {empty[0]:,} distractors are noise; wanted some without noise")
     galleries = [_Gallery(scores, pairs, kept, growing, ranks, far)] if growing else []
     for size, rule in listed.items():
         last = int(np.flatnonzero(rule)[-1]) + 1
@@ -274,18 +254,18 @@ def _galleries(
     return galleries
 
 
-def _at_sizes(galleries: Sequence[_Gallery]) -> Iterator[AtSize]:
+def _at_sizes(galleries: Sequence[_Gallery]) -> tuple[AtSize, ...]:
     found = {size: at_size for gallery in galleries for size, at_size in gallery.found.items()}
-    return (found[size] for size in sorted(found))
+    return tuple(found[size] for size in sorted(found))
 
 
 def usual_sizes(total: int) -> list[int]:
-    """10, 100, ... 1,000,000 as far as there are so many distractors, and then all of them."""
+    """10, 100, ... 1,000,000 below the total, and the total."""
     return [size for size in SIZES if size < total] + [total]
 
 
 def _columns_of(sizes: Sizes | None, total: int) -> dict[int, int | Bools]:
-    """For each size how many distractors from the first on, or which."""
+    """The distractors of each size: a number, counted from the first, or a mask (N,)."""
     if sizes is None:
         sizes = usual_sizes(total)
     if not len(sizes):
@@ -293,11 +273,11 @@ def _columns_of(sizes: Sizes | None, total: int) -> dict[int, int | Bools]:
     if not isinstance(sizes, Mapping):
         wrong = [size for size in sizes if not 1 <= size <= total]
         if wrong:
-            raise UserError(f"size {wrong[0]:,} of {total:,} distractors; wanted sizes of 1 to as many as there are")
+            raise UserError(f"size {wrong[0]:,} of {total:,} distractors; wanted sizes from 1 to that number")
         return {int(size): int(size) for size in sizes}
     chosen: dict[int, int | Bools] = {}
-    for size, told in sizes.items():
-        rows = np.asarray(told)
+    for size, listed in sizes.items():
+        rows = np.asarray(listed)
         if rows.shape != (size,) or len(np.unique(rows)) != size or rows.min() < 0 or rows.max() >= total:
             raise UserError(f"size {size:,} has rows {rows.shape}; wanted {size:,} different ones below {total:,}")
         chosen[size] = np.isin(np.arange(total), rows)
@@ -307,7 +287,7 @@ def _columns_of(sizes: Sizes | None, total: int) -> dict[int, int | Bools]:
 def _clean(noisy: ArrayLike | None, count: int, what: str) -> Bools:
     if noisy is None:
         return np.ones(count, dtype=bool)
-    told = np.asarray(noisy)
-    if told.shape != (count,) or told.dtype != np.bool_:
-        raise UserError(f"noise is {told.dtype} {told.shape}; wanted a bool for each {what}, ({count},)")
-    return ~told
+    mask = np.asarray(noisy)
+    if mask.shape != (count,) or mask.dtype != np.bool_:
+        raise UserError(f"noise is {mask.dtype} {mask.shape}; wanted a bool for each {what}, ({count},)")
+    return ~mask

@@ -1,4 +1,4 @@
-"""MegaFace from the devkit's files: lists of images with the features, noise and sizes that belong to them."""
+"""MegaFace from the devkit's files: lists of images with their features, noise and sizes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from sphereface.evaluation.sources import PathLike, open_listed
 
 @dataclass(frozen=True)
 class MegaFaceSet:
-    """Features with the lists that belong to them; `sizes` as `evaluate_megaface` takes them."""
+    """Features with their lists; `sizes` as in `evaluate_megaface`."""
 
     probes: Floating
     people: NDArray[np.str_]
@@ -30,7 +30,7 @@ class MegaFaceSet:
     unmatched_noise: tuple[UnmatchedNoise, ...] = ()
 
     def evaluate(self, **options: Any) -> MegaFaceResult:
-        """`evaluate_megaface` with everything that the set knows; options are its other ones."""
+        """`evaluate_megaface` with the features and lists of this set; `options` are its other options."""
         known = {"sizes": self.sizes, "noisy_probes": self.noisy_probes, "noisy_distractors": self.noisy_distractors}
         result = evaluate_megaface(self.probes, self.people, self.distractors, **(known | options))
         return replace(result, unmatched_noise=self.unmatched_noise)
@@ -46,11 +46,11 @@ def load_megaface(
     distractor_noise: str | Path | None = None,
     size_lists: Mapping[int, str | Path] | None = None,
 ) -> MegaFaceSet:
-    """Open the devkit's lists with features (N, D) of their images, which are mapped, not read.
+    """Open the devkit's lists with features (N, D) of their images as memory maps.
 
     Features are in a `.npy` or `.bin` in the order of the list, or in a folder that `sphereface embed` wrote, in any
-    order; several such folders, one for each model, are joined. Without `size_lists`, a size is the first so many of
-    the distractors. Noise that is about none of the images is an error; names of others are counted and told.
+    order; several such folders, one for each model, are joined. Without `size_lists`, a size n is the first n
+    distractors. A list of noise without a listed image is an error; other unmatched names are counted.
     """
     probes, people = read_probes(probe_list)
     distractors = read_distractors(distractor_list)
@@ -66,19 +66,12 @@ def load_megaface(
             f"{_named(distractor_features)}: features of {of_distractors.shape[1]:,} numbers, but those of "
             f"{_named(probe_features)} have {of_probes.shape[1]:,}; wanted both from one model"
         )
-    return MegaFaceSet(
-        of_probes,
-        people,
-        of_distractors,
-        noisy_probes,
-        noisy_distractors,
-        sizes,
-        tuple(each for each in (other_probes, others) if each is not None),
-    )
+    unmatched = tuple(each for each in (other_probes, others) if each is not None)
+    return MegaFaceSet(of_probes, people, of_distractors, noisy_probes, noisy_distractors, sizes, unmatched)
 
 
 def sizes_of(lists: Sequence[PathLike]) -> dict[int, PathLike]:
-    """Lists of some of the distractors by how many each has, as `load_megaface` takes them."""
+    """Lists of distractors by their size, for `load_megaface`."""
     found: dict[int, PathLike] = {}
     for path in lists:
         size = len(read_distractors(path))

@@ -1,4 +1,4 @@
-"""Lists of noise, held against the images that they should be about: a list of other images cleans nothing."""
+"""Lists of noise, matched with the listed images; a list without a match is an error."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +15,7 @@ Kind = Literal["probe", "distractor"]
 
 @dataclass(frozen=True)
 class UnmatchedNoise:
-    """How many names of a list of noise are of no listed image; published lists are about all images there are."""
+    """Count of names in a list of noise without a listed image; published lists cover all images of a data set."""
 
     file: str
     of: Kind
@@ -28,24 +28,24 @@ class UnmatchedNoise:
         return f"{what} are of no listed {self.of}, such as {self.example}"
 
     def as_dict(self) -> dict[str, Any]:
-        """As one JSON object."""
+        """For JSON."""
         return asdict(self)
 
 
 def match_noise(
     path: str | Path | None, images: Sequence[MegaFaceImage], listing: str | Path, of: Kind
 ) -> tuple[Bools | None, UnmatchedNoise | None]:
-    """Which images (N,) of a listing a list of noise names, and what it names beside; none of them is an error."""
+    """True for the images (N,) of a listing in a list of noise, and its unmatched names; no match is an error."""
     if path is None:
         return None, None
     names = read_noise(path)
     if not names:
-        raise DataFormatError(f"{path}: no name in it; wanted the noise among the {of}s, or no list where none is")
+        raise DataFormatError(f"{path}: no name in it; wanted the noise among the {of}s, or no list if there is none")
     found, unmatched = find_noise(images, names)
     if len(unmatched) == len(names):
         raise DataFormatError(
             f"{path}: none of its {len(names):,} names, such as {unmatched[0]!r}, is of a {of} of {listing}, such as "
-            f"{images[0].path!r}; wanted a list about these images, which names each by its path or the end of it"
+            f"{images[0].path!r}; wanted a list of some of these images, by their paths or the ends of these"
         )
     if not unmatched:
         return found, None

@@ -1,4 +1,4 @@
-"""What a list of pairs names, and whether a set has it: images or videos, people."""
+"""Checks of a list of pairs: repeated pairs, absent images or videos, and the people in it."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -7,12 +7,12 @@ from sphereface.errors import DataFormatError, Setting
 
 
 def names_of(pairs: Iterable[Pair]) -> list[str]:
-    """All that is named, each once, in the order of the list."""
+    """All names, each once, in the order of the list."""
     return list(dict.fromkeys(name for pair in pairs for name in (pair.left, pair.right)))
 
 
 PLAIN = (
-    "leave one of these lines out; of LFW's own list, whose first line counts all, by writing it as a plain list, "
+    "leave one of these lines out; of LFW's own list, with counts in its first line, by writing it as a plain list, "
     "left<TAB>right<TAB>same<TAB>fold on each line"
 )
 
@@ -20,7 +20,7 @@ PLAIN = (
 def refuse_repeats(
     pairs: Iterable[Pair], source: str, what: str, way_out: str = "leave one of these lines out"
 ) -> None:
-    """A pair that counts twice, or as same and as different, is a slip in a list; so is anything with itself."""
+    """Raise for a pair that is listed twice, as same and as different included, and for a pair of one name."""
     seen: dict[frozenset[str], tuple[int, Pair]] = {}
     for number, pair in enumerate(pairs, 1):
         both = frozenset((pair.left, pair.right))
@@ -38,7 +38,7 @@ def refuse_repeats(
 
 
 def refuse_absent(pairs: Sequence[Pair], there: Collection[str], where: str, what: str, way_out: str) -> None:
-    """Raise if anything that is listed is not there, and say how many pairs that costs."""
+    """Raise if a listed image or video is absent; the message has the number of pairs that need it."""
     names = names_of(pairs)
     absent = [name for name in names if name not in there]
     if absent:
@@ -51,9 +51,9 @@ def refuse_absent(pairs: Sequence[Pair], there: Collection[str], where: str, wha
 
 
 def people_of(pairs: Sequence[Pair]) -> tuple[list[str], list[str]] | None:
-    """Who is left and right in each pair, by their folders; None if the folders are no people's.
+    """The left and the right person of each pair, by their folders; None if the folders are not people.
 
-    They are if same pairs, and only these, have one folder.
+    Folders are people if same pairs, and only these, have one folder.
     """
     left, right = ([getattr(pair, side).split("/", 1)[0] for pair in pairs] for side in ("left", "right"))
     agree = all((a == b) == pair.same for a, b, pair in zip(left, right, pairs, strict=True))

@@ -1,8 +1,8 @@
 """YouTube Faces: do two videos show one person? Ten splits of video pairs, with a stated policy for the frames.
 
-A video is a folder of aligned frames, `Name/0/0.123.jpg`. The paper does not say how many of them count, and that alone
-moves the accuracy by several percent: so every result says it. Videos are embedded one after the other; of each only
-its mean is kept, or, for the highest score of two frames, its features in a file that is gone afterwards.
+A video is a folder of aligned frames, `Name/0/0.123.jpg`. The paper does not state the number of frames, which alone
+moves the accuracy by several percent: every result states it. Videos are embedded one after the other; only the mean of
+each is kept, or, for the highest score of two frames, its features in a temporary file.
 """
 
 import re
@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 from sphereface.choices import FramePolicy, Missing, PairRule
 from sphereface.data.lists.pairs import Pair
@@ -18,95 +18,57 @@ from sphereface.data.lists.videos import read_video_pairs
 from sphereface.embed.store import FeatureStore
 from sphereface.errors import DataFormatError, UserError
 from sphereface.evaluation.protocols.pair_lists import names_of, people_of, refuse_absent, refuse_repeats
-from sphereface.evaluation.rules.pairs import Asked, features_for, how_it_was_found, some_of
-from sphereface.evaluation.rules.verification import RULES, VerificationReport, side_by_side, verification_report
+from sphereface.evaluation.rules.pairs import Asked, PairOptions, RuleResults, features_for, some_of
 from sphereface.evaluation.rules.videos import JUDGES, ON_SCORES, Judge
 from sphereface.evaluation.rules.videos import POLICIES as POLICIES
 from sphereface.evaluation.sources import Embeds, NoneUsable, Source, open_source
-from sphereface.metrics.rates import FARS, ROUNDS
+from sphereface.metrics.rates import ROUNDS
 from sphereface.progress import Progress, silent
 
-SPLITS = "splits.txt"  # as YTF calls its list; there is a `splits_corrected.txt` too
-FRAMES = 100  # of a video; with so many, users of the paper's model report 97 %, otherwise 91 to 94 %
+SPLITS = "splits.txt"  # YTF's name for its list; there is a `splits_corrected.txt` too
+FRAMES = 100  # of a video; with 100, users of the paper's model report 97 %, otherwise 91 to 94 %
 
 PathLike = str | Path
 
 
-@dataclass(frozen=True)
-class VideosResult:
-    """What a model does on pairs of videos, and exactly how that was found."""
+@dataclass(frozen=True, kw_only=True)
+class VideosResult(RuleResults):
+    """Numbers of a model on pairs of videos."""
 
-    data: str
-    model: str
     policy: FramePolicy
     frames: int  # of a video at most
-    rule: PairRule
-    reports: Mapping[PairRule, VerificationReport]  # of the rule, or of all rules side by side
-    features: Mapping[PairRule, str]  # what each rule was given, in words
-    listed: int  # pairs
-    scored: int
     videos: int  # distinct ones, each embedded once
     embedded: int  # frames
-    missing: Mapping[str, str]  # videos that could not be used, and why
-    unreadable: Mapping[str, str]  # frames that were left out of their videos, and why
-    notes: tuple[str, ...] = ()
-
-    @property
-    def report(self) -> VerificationReport:
-        """The numbers under the rule that was asked for."""
-        return self.reports[self.rule]
+    unreadable: Mapping[str, str]  # frames that were left out of their videos, with the reasons
 
     @property
     def sentence(self) -> str:
-        """Which frames and which rule, in one sentence."""
+        """Description of the frame policy and of the rule."""
         return f"{self.frame_policy}; {self.sentence_of(self.rule)}"
 
     @property
     def frame_policy(self) -> str:
-        """What was made of the frames, in words."""
+        """Description of the frame policy."""
         return POLICIES[self.policy].format(frames=f"{self.frames:,}")
 
     def sentence_of(self, rule: PairRule) -> str:
-        """A rule in words: on features, or what is left of it on scores."""
-        return RULES[rule].sentence if self.policy == "mean-feature" else ON_SCORES[rule]
+        """Description of a rule, on features or on scores."""
+        return super().sentence_of(rule) if self.policy == "mean-feature" else ON_SCORES[rule]
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "data": self.data,
-            "model": self.model,
-            "policy": self.policy,
-            "frames": self.frames,
-            "sentence": self.sentence,
-            "pairs_listed": self.listed,
-            "pairs_scored": self.scored,
-            "videos": self.videos,
-            "frames_embedded": self.embedded,
-            "missing": dict(self.missing),
-            "unreadable_frames": dict(self.unreadable),
-            "notes": list(self.notes),
-            "rule": self.rule,
-            "rules": {
-                name: {**report.as_dict(), "sentence": self.sentence_of(name), "features": self.features[name]}
-                for name, report in self.reports.items()
-            },
-        }
+        return self._as_dict(
+            {"videos": self.videos, "frames_embedded": self.embedded},
+            policy={"policy": self.policy, "frames": self.frames, "sentence": self.sentence},
+            unreadable_frames=dict(self.unreadable),
+        )
 
     def table(self) -> str:
-        """The result as plain text: what was scored, by which policy and rule, and the numbers side by side."""
-        lines = [
-            f"{self.data}, {self.model}",
-            f"{self.scored:,} of {self.listed:,} pairs scored ({self.report.same:,} same, "
-            f"{self.report.different:,} different), {self.videos:,} videos, {self.embedded:,} frames",
-        ]
-        if self.missing:
-            lines.append(f"left out: {self.listed - self.scored:,} pairs, for want of {some_of(self.missing)}")
+        """The result as plain text."""
+        frames = [f"frames: {self.frame_policy}"]
         if self.unreadable:
-            lines.append(f"left out: {len(self.unreadable):,} frames, {some_of(self.unreadable)}")
-        lines.append(f"frames: {self.frame_policy}")
-        sentences = {name: self.sentence_of(name) for name in self.reports}
-        lines += how_it_was_found(sentences, self.features, self.notes)
-        return "\n".join([*lines, "", side_by_side(list(self.reports.values()))])
+            frames.insert(0, f"left out: {len(self.unreadable):,} frames, {some_of(self.unreadable)}")
+        return self._table(f"{self.videos:,} videos, {self.embedded:,} frames", frames=frames)
 
 
 def evaluate_ytf(
@@ -116,60 +78,51 @@ def evaluate_ytf(
     *,
     frames: int = FRAMES,
     policy: FramePolicy = "mean-feature",
-    rule: PairRule = "authors",
-    all_rules: bool = False,
-    missing: Missing = "fail",
-    fars: Sequence[float] = FARS,
     rounds: int = ROUNDS,
     seed: int = 0,
     scratch: PathLike | None = None,
     progress: Progress = silent,
+    **options: Unpack[PairOptions],
 ) -> VideosResult:
     """Score a model on pairs of videos over held-out splits; `faces` holds aligned frames as `Name/0/frame.jpg`.
 
-    `splits` is YTF's list, as published or corrected, or the folder where it lies as `splits.txt`; where it is not
-    given, that is `faces`. Of each video up to `frames` frames count, evenly spaced in the order of their numbers. A
-    listed video that is not there is an error, as is a frame that cannot be read; with `missing="skip"` the pairs of
-    such videos are left out, counted and named, and such a frame is left out of its video. Memory holds the pixels and
-    features of one video, and one mean for each; `policy="max-score"` keeps all features in a file in `scratch`, by
-    default where temporary files go: 4 bytes a number, 1.4 GB for the 3,425 videos of YTF with 1,024 numbers a frame.
-    Stored features of the frames, of one model or joined, serve as well as an embedder; then `faces` is needed for the
-    list only.
+    `splits` is YTF's list, as published or corrected, or the folder that holds it as `splits.txt`; by default the
+    folder `faces`. Of each video up to `frames` frames count, evenly spaced in the order of their numbers. `options`
+    are those of `PairOptions`: `rule`, `all_rules`, `missing`, `fars`. An absent video is an error, as is an unreadable
+    frame; with `missing="skip"` the pairs of absent videos are left out, counted and named, and an unreadable frame is
+    left out of its video. Memory holds the pixels and features of one video, and one mean for each;
+    `policy="max-score"` keeps all features in a file in `scratch`, by default the folder for temporary files: 4 bytes a
+    number, 1.4 GB for the 3,425 videos of YTF with 1,024 numbers a frame. Instead of an embedder, stored features of
+    the frames, of one model or joined, may be given; then `faces` is needed for the list only.
 
     >>> print(evaluate_ytf(Embedder.load("model.onnx"), "ytf-112x96", "splits_corrected.txt").table())
     """
     folder = None if faces is None else Path(faces)
-    asked = Asked(rule, all_rules, missing, tuple(fars), rounds, seed)
+    asked = Asked(rounds=rounds, seed=seed, **options)
     _check_choices(policy, frames, scratch)
     listing = _listing(folder, splits)
     pairs = _read(listing, asked)
     source = open_source(embedder, folder)
     videos = _frames_of(names_of(pairs), source.paths)
-    if missing == "fail":
+    if asked.missing == "fail":
         refuse_absent(pairs, videos, str(folder or source.name), "videos", "add them")
     chosen = {name: evenly(places, frames) for name, places in videos.items()}
     with tempfile.TemporaryFile(dir=scratch) as file:
         judge = JUDGES[policy](source.card.feature_rule == "concatenate", file)
-        seen = _show_each(source, chosen, judge, missing=missing, progress=progress)
+        seen = _show_each(source, chosen, judge, missing=asked.missing, progress=progress)
         absent = dict.fromkeys((name for name in names_of(pairs) if name not in videos), "not in the set")
         lost = {**absent, **seen.lost}
         scored = [pair for pair in pairs if pair.left not in lost and pair.right not in lost]
         if not scored:
-            raise DataFormatError(f"{listing}: no pair has both videos, for want of {some_of(lost)}")
-        people = people_of(scored)
-        reports = {
-            name: verification_report(
-                judge.verify(scored, name), people=people, fars=asked.fars, rounds=rounds, seed=seed
-            )
-            for name in asked.rules
-        }
+            raise DataFormatError(f"{listing}: no pair has both videos, for lack of {some_of(lost)}")
+        reports = asked.reports(lambda rule: judge.verify(scored, rule), people_of(scored))
     gone = len({pair.fold for pair in pairs}) - len({pair.fold for pair in scored})
     return VideosResult(
         data=f"{source.name} ({listing.name})",
         model=source.card.called,
         policy=policy,
         frames=frames,
-        rule=rule,
+        rule=asked.rule,
         reports=reports,
         features={name: features_for(name, source.card) for name in asked.rules},
         listed=len(pairs),
@@ -183,7 +136,7 @@ def evaluate_ytf(
 
 
 def _check_choices(policy: FramePolicy, frames: int, scratch: PathLike | None) -> None:
-    """Refuse unknown choices before anything is read."""
+    """Raise for unknown choices before anything is read."""
     if policy not in POLICIES:
         raise UserError(f"unknown policy {policy!r}; choose one of {', '.join(POLICIES)}")
     if frames < 1:
@@ -195,16 +148,16 @@ def _check_choices(policy: FramePolicy, frames: int, scratch: PathLike | None) -
 def _listing(faces: Path | None, splits: PathLike | None) -> Path:
     given = faces if splits is None else splits
     if given is None:
-        raise UserError(f"neither a set nor a list is named; wanted YTF's {SPLITS}, or the folder where it lies")
+        raise UserError(f"neither a set nor a list is named; wanted YTF's {SPLITS}, or the folder that holds it")
     place = Path(given)
     listing = place / SPLITS if place.is_dir() else place
     if not listing.is_file():
-        raise DataFormatError(f"{listing}: no such list; name YTF's {SPLITS}, or the folder where it lies")
+        raise DataFormatError(f"{listing}: no such list; name YTF's {SPLITS}, or the folder that holds it")
     return listing
 
 
 def _read(listing: Path, asked: Asked) -> list[Pair]:
-    """The pairs of a list, each once, in splits as the rules need them."""
+    """The pairs of a list; raises for repeated pairs, and for a single split where a rule holds one out."""
     pairs = [Pair(pair.first, pair.second, pair.same, pair.split) for pair in read_video_pairs(listing)]
     refuse_repeats(pairs, str(listing), "videos")
     if len({pair.fold for pair in pairs}) < 2 and asked.holds_out:
@@ -213,24 +166,24 @@ def _read(listing: Path, asked: Asked) -> list[Pair]:
 
 
 def evenly(frames: Sequence[int], most: int) -> list[int]:
-    """Up to `most` of some frames in order: all, or the middles of so many equal stretches."""
+    """Up to `most` of some frames in order: all, or the middles of `most` equal stretches."""
     if len(frames) <= most:
         return list(frames)
     return [frames[(2 * stretch + 1) * len(frames) // (2 * most)] for stretch in range(most)]
 
 
 class _Seen(NamedTuple):
-    """What became of the frames of videos."""
+    """Counts and losses of the embedded videos."""
 
     frames: int  # with a feature
-    lost: dict[str, str]  # videos without any
-    unreadable: dict[str, str]  # frames of the others
+    lost: dict[str, str]  # videos without a feature, with the reasons
+    unreadable: dict[str, str]  # frames of the other videos, with the reasons
 
 
 def _show_each(
     source: Source, chosen: Mapping[str, list[int]], judge: Judge, *, missing: Missing, progress: Progress
 ) -> _Seen:
-    """Show the features of one video after the other to the judge."""
+    """Pass the features of one video after the other to the judge."""
     whole, done, frames = sum(map(len, chosen.values())), 0, 0
     lost: dict[str, str] = {}
     unreadable: dict[str, str] = {}
@@ -251,7 +204,7 @@ def _show_each(
 
 
 def _frames_of(names: Iterable[str], paths: Sequence[str]) -> dict[str, list[int]]:
-    """The places of each listed video's frames in a set, in the order of time; videos that are not there have none."""
+    """The places of each listed video's frames in a set, in the order of time; absent videos are left out."""
     frames: dict[str, list[int]] = {name: [] for name in names}
     for place, path in enumerate(paths):
         folder = path.rpartition("/")[0]
@@ -261,6 +214,6 @@ def _frames_of(names: Iterable[str], paths: Sequence[str]) -> dict[str, list[int
 
 
 def in_time(path: str) -> tuple[list[int], str]:
-    """A key by which frames sort as they were taken: by the numbers in their names, `0.99.jpg` before `0.100.jpg`."""
+    """Sort key for frames in the order of time, by the numbers in their names: `0.99.jpg` before `0.100.jpg`."""
     name = path.rpartition("/")[2]
     return [int(digits) for digits in re.findall("[0-9]+", name)], name

@@ -1,4 +1,4 @@
-"""Pairs drawn from a set of people: as many same as different, in folds that share nobody."""
+"""Pairs drawn from a set of people: equal numbers of same and different ones, in folds without common people."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -9,12 +9,12 @@ import numpy as np
 from sphereface.arrays import Bools, Int64
 from sphereface.errors import UserError
 
-PAIRS = 3_000  # of either kind, as many as in LFW
+PAIRS = 3_000  # of either kind, as in LFW
 FOLDS = 10
 
 
 class Pairs(NamedTuple):
-    """Pairs of images: the places of the two, whether they show one person, and the fold; each (P,)."""
+    """Pairs of images, (P,) each: the places of the two images, True for one person, and the fold."""
 
     left: Int64
     right: Int64
@@ -23,10 +23,10 @@ class Pairs(NamedTuple):
 
 
 def draw_pairs(people: Int64, *, pairs: int = PAIRS, folds: int = FOLDS, seed: int = 0) -> Pairs:
-    """As many same as different pairs of images, at most `pairs` of either kind, none twice, nobody in two folds.
+    """Equal numbers of same and different pairs of images, at most `pairs` of either kind, each person in one fold.
 
-    `people` (N,) says whose each image is. A fold takes two people, so few people make few folds. Everybody's first
-    pair comes before anyone's second: who has a thousand photos does not crowd out the others.
+    `people` (N,) has the person of each image. A pair is drawn once. A fold takes two people, so few people make few
+    folds. The first pair of every person comes before the second of any, so people with many photos do not dominate.
     """
     names, counts = np.unique(people, return_counts=True)
     if len(names) < 2 or counts.max() < 2:
@@ -36,7 +36,7 @@ def draw_pairs(people: Int64, *, pairs: int = PAIRS, folds: int = FOLDS, seed: i
     rng = np.random.default_rng(seed)
     photos = np.split(np.argsort(people, kind="stable"), np.cumsum(counts)[:-1])  # the images of each person
     order = rng.permutation(len(names))
-    order = order[np.argsort(-counts[order], kind="stable")]  # dealt out by number of photos, folds are alike
+    order = order[np.argsort(-counts[order], kind="stable")]  # by number of photos, so that folds are alike
     folds = max(1, min(folds, len(names) // 2, pairs))
     chosen: list[tuple[int, int, bool, int]] = []
     for fold in range(folds):
@@ -52,13 +52,13 @@ def draw_pairs(people: Int64, *, pairs: int = PAIRS, folds: int = FOLDS, seed: i
 def _pairs_of(
     group: Sequence[Int64], most: int, rng: np.random.Generator
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Same and different pairs among the images of some people, as many of the one as of the other."""
+    """Equal numbers of same and different pairs among the images of some people."""
     counts = np.array([len(photos) for photos in group])
     own = counts * (counts - 1) // 2
-    a, b = np.triu_indices(min(len(group), 2 * most), 1)  # so many pairs involve no more people
-    if len(group) > 2 * most:  # by lot: the first of the group are those with the most photos
-        lot = rng.permutation(len(group))
-        a, b = lot[a], lot[b]
+    a, b = np.triu_indices(min(len(group), 2 * most), 1)  # `most` pairs involve no more people
+    if len(group) > 2 * most:  # random people: the first of the group have the most photos
+        order = rng.permutation(len(group))
+        a, b = order[a], order[b]
     across = counts[a] * counts[b]
     count = min(most, int(own.sum()), int(across.sum()))
     same = [_couple(group[person], item) for person, item in _spread(own, count, rng)]
@@ -70,7 +70,7 @@ def _pairs_of(
 
 
 def _couple(photos: Int64, number: int) -> tuple[int, int]:
-    """The number-th pair (i, j), i < j, of some photos: j (j - 1) / 2 pairs come before those that end in j."""
+    """The number-th pair (i, j), i < j, of some photos: j (j - 1) / 2 pairs precede those that end in j."""
     j = (1 + math.isqrt(1 + 8 * number)) // 2
     return _ordered(photos[number - j * (j - 1) // 2], photos[j])
 
@@ -80,8 +80,8 @@ def _ordered(a: np.int64, b: np.int64) -> tuple[int, int]:
 
 
 def _spread(sizes: Int64, count: int, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
-    """`count` different places (group, item below its size), every group's first before any group's second."""
-    assert count <= sizes.sum(), "more places than there are"
+    """`count` different places (group, item below its size); every group's first precedes any group's second."""
+    assert count <= sizes.sum(), "count is above the number of places"
     taken = np.zeros_like(sizes)
     while (left := count - int(taken.sum())) > 0:
         taken[rng.permutation(np.flatnonzero(taken < sizes))[:left]] += 1

@@ -1,6 +1,6 @@
-"""Probes looked up in several galleries: ranks and open-set rates in each, and their mean, with intervals.
+"""Search of probes in several galleries: ranks and open-set rates in each, and their mean, with intervals.
 
-Closed-set ranks are over the probes whose subject is in the gallery; all other probes are its strangers.
+Closed-set ranks are over the mated probes, those of a subject in the gallery; all other probes are strangers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,14 +19,14 @@ RANKS = (1, 5, 10)
 
 @dataclass(frozen=True)
 class GalleryRates:
-    """What was found in one gallery; or the mean of the rates in all, with the sums of the counts."""
+    """Rates in one gallery; or the mean of the rates in all, with the sums of the counts."""
 
     name: str
     templates: int
-    mated: int  # probes whose subject is in the gallery
-    strangers: int  # probes whose subject is not
+    mated: int  # probes of a subject in the gallery
+    strangers: int  # the other probes
     rank: Mapping[int, Rate]  # share of mated probes with their mate at this rank or before
-    tpir: Mapping[float, Rate | None]  # by FPIR; None where there are too few strangers to tell
+    tpir: Mapping[float, Rate | None]  # by FPIR; None where there are too few strangers
     search: SearchResult | None = field(default=None, repr=False, compare=False)  # for curves; the mean has none
 
     def as_dict(self) -> dict[str, Any]:
@@ -43,7 +43,7 @@ class GalleryRates:
 
 def search_galleries(
     probes: Float32,
-    who: Integers,
+    subjects: Integers,
     galleries: Mapping[str, tuple[Float32, Integers]],
     *,
     fpirs: Sequence[float] = FPIRS,
@@ -51,31 +51,27 @@ def search_galleries(
     rounds: int = ROUNDS,
     seed: int = 0,
 ) -> tuple[tuple[GalleryRates, ...], GalleryRates]:
-    """1:N in each gallery (G, D) with its subjects (G,), and the mean over them, of probes (P, D) of subjects `who`.
+    """1:N of probes (P, D) of subjects (P,) in each gallery (G, D) with its subjects (G,), and the mean over galleries.
 
     Intervals are from the same draws of people among the probes; galleries are kept.
     """
-    searches = {name: search_gallery(probes, who, *gallery) for name, gallery in galleries.items()}
-    told = {
+    searches = {name: search_gallery(probes, subjects, *gallery) for name, gallery in galleries.items()}
+    supported = {
         name: [fpir for fpir in fpirs if is_supported(fpir, len(search.strangers))] for name, search in searches.items()
     }
-    shared = [fpir for fpir in fpirs if all(fpir in each for each in told.values())]
+    shared = [fpir for fpir in fpirs if all(fpir in each for each in supported.values())]
 
     def measure(weights: Float64) -> Float64:
-        each = [search.rates(ranks, told[name], weights) for name, search in searches.items()]
+        each = [search.rates(ranks, supported[name], weights) for name, search in searches.items()]
         common = [search.rates(ranks, shared, weights) for search in searches.values()]
         return np.concatenate([*each, np.mean(common, axis=0)])
 
-    rates = iter(rates_over_people(measure, who, who, rounds=rounds, seed=seed))
+    rates = iter(rates_over_people(measure, subjects, subjects, rounds=rounds, seed=seed))
+    counts = {
+        name: (len(galleries[name][1]), len(found.mated), len(found.strangers)) for name, found in searches.items()
+    }
     results = tuple(
-        GalleryRates(
-            name,
-            len(galleries[name][1]),
-            len(search.mated),
-            len(search.strangers),
-            *_take(rates, ranks, fpirs, told[name]),
-            search,
-        )
+        GalleryRates(name, *counts[name], *_take(rates, ranks, fpirs, supported[name]), search)
         for name, search in searches.items()
     )
     mean = GalleryRates(
@@ -89,7 +85,7 @@ def search_galleries(
 
 
 def _take(
-    rates: Iterator[Rate], ranks: Sequence[int], fpirs: Sequence[float], told: Sequence[float]
+    rates: Iterator[Rate], ranks: Sequence[int], fpirs: Sequence[float], supported: Sequence[float]
 ) -> tuple[dict[int, Rate], dict[float, Rate | None]]:
-    """The rates that follow: one for each rank, then one for each FPIR that can be told."""
-    return {rank: next(rates) for rank in ranks}, {fpir: next(rates) if fpir in told else None for fpir in fpirs}
+    """The next rates: one for each rank, then one for each supported FPIR."""
+    return {rank: next(rates) for rank in ranks}, {fpir: next(rates) if fpir in supported else None for fpir in fpirs}

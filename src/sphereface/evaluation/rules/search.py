@@ -1,4 +1,4 @@
-"""Probes looked up in a gallery, 1:N: ranks of those who are in it, and how alike the others are to anyone there."""
+"""Search of probes in a gallery, 1:N: ranks of mated probes, and the highest scores of strangers."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,16 +11,16 @@ from sphereface.evaluation.streaming.scores import StreamedScores
 
 
 class SearchResult(NamedTuple):
-    """What looking probes up in a gallery found."""
+    """Ranks and scores of probes in a gallery."""
 
-    mated: Integers  # probes whose subject is in the gallery
-    ranks: Integers  # of their best mates: 1 + how many templates of others score at least as high
+    mated: Integers  # probes with a mate: their subject is in the gallery
+    ranks: Integers  # of their best mates: 1 + the number of other subjects' templates with at least that score
     scores: Float64  # of their best mates
     strangers: Integers  # the other probes
-    highest: Float64  # their highest scores with anyone
+    highest: Float64  # their highest scores
 
     def rates(self, ranks: Sequence[int], fpirs: Sequence[float], weights: Float64) -> Float64:
-        """Shares of mated probes at each rank, and found at each FPIR, when probes (P,) count so often."""
+        """Shares of mated probes up to each rank, and found at each FPIR, with weights (P,) of the probes."""
         counts, strange = weights[self.mated], weights[self.strangers]
         if not counts.sum() or (len(fpirs) and not strange.sum()):
             return np.full(len(ranks) + len(fpirs), np.nan)
@@ -42,10 +42,10 @@ def search_gallery(
     *,
     block: int | None = None,
 ) -> SearchResult:
-    """Look probes (P, D) up in a gallery (G, D), a `block` of it at a time, which changes the memory and no result.
+    """Search probes (P, D) in a gallery (G, D), in blocks of `block` templates, which affects the memory only.
 
-    A matrix product finds what is near; whatever its rounding could decide is scored exactly, so ties are ties. Where a
-    subject has several templates in the gallery, the best one is the mate and the others are nobody's rivals.
+    A matrix product finds the candidates; scores within its rounding error of a decision are computed exactly, so ties
+    are ties. Of several templates of a subject in the gallery, the best is the mate and the others are not counted.
     """
     asked, known = np.asarray(probe_subjects), np.asarray(gallery_subjects)
     scores = StreamedScores(probes, gallery, block=block)

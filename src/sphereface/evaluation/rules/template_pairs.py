@@ -1,4 +1,4 @@
-"""Pairs of templates, 1:1: scores in blocks, of which only the same and the highest different ones are kept."""
+"""Pairs of templates, 1:1: scored in blocks; the scores of same pairs and the highest of different pairs are kept."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,16 +17,16 @@ from sphereface.metrics.upper_tail import UpperTail, allowed
 FARS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 BLOCK = 1 << 20  # pairs scored at a time
 SPARE = 2
-ROOM = 1 << 16  # scores beyond those to keep that are worth waiting for before any is dropped
+ROOM = 1 << 16  # scores beyond twice those to keep that are collected before any is dropped
 
 
 @dataclass(frozen=True, eq=False)
 class TemplateVerification:
-    """Pairs of templates: how many of the same are accepted at low rates of different ones."""
+    """True accept rates of pairs of templates at low false accept rates."""
 
     same: int
     different: int
-    tar: Mapping[float, Rate | None]  # by FAR; None where there are too few different pairs to tell
+    tar: Mapping[float, Rate | None]  # by FAR; None where there are too few different pairs
     thresholds: Mapping[float, float | None]
     tail: UpperTail  # the exact curve, as far as the largest FAR
     intervals: str
@@ -37,14 +37,11 @@ class TemplateVerification:
             "same": self.same,
             "different": self.different,
             "tar_at_far": {f"{far:g}": rate and rate.as_dict() for far, rate in self.tar.items()},
-            "threshold_at_far": {f"{far:g}": _told(threshold) for far, threshold in self.thresholds.items()},
+            "threshold_at_far": {  # null for an infinite threshold, where no pair passes
+                f"{far:g}": None if cut is None or math.isinf(cut) else cut for far, cut in self.thresholds.items()
+            },
             "intervals": self.intervals,
         }
-
-
-def _told(threshold: float | None) -> float | None:
-    """A threshold for JSON, which knows no infinity: where nothing may pass, there is none."""
-    return None if threshold is None or math.isinf(threshold) else threshold
 
 
 def verify_templates(
@@ -60,10 +57,10 @@ def verify_templates(
     block: int = BLOCK,
     spare: int = SPARE,
 ) -> TemplateVerification:
-    """True accept rates of pairs (N,) of rows of features (T, D); scores are made in blocks, and few of them are kept.
+    """True accept rates of pairs (N,) of rows of features (T, D), scored in blocks of `block` pairs.
 
-    With `subjects` (T,), who agree with `same`, intervals are from a bootstrap over people, else Wilson's. Kept are
-    `spare` times the different pairs that the largest FAR needs: draws of people that need more are passed over.
+    With `subjects` (T,), which must agree with `same`, intervals are from a bootstrap over people, else Wilson's. Kept
+    are `spare` times the different pairs that the largest FAR needs: draws of people that need more are left out.
     """
     total, positive = len(same), int(same.sum())
     if not 0 < positive < total:
@@ -98,7 +95,7 @@ def verify_templates(
 def _tail(
     features: Float32, first: Integers, second: Integers, same: Bools, keep: int, block: int
 ) -> tuple[UpperTail, Int64]:
-    """All same pairs and the `keep` highest different ones; and the places of those and then of these among all."""
+    """Scores of all same pairs and of the `keep` highest different pairs; and the places of both among all pairs."""
     scores, highest = StreamedScores(features, features), HighestScores(keep)
     parts = [np.zeros(0)]
     for start in range(0, len(same), block):
@@ -140,21 +137,21 @@ class HighestScores:
 
 
 def _meetings(subjects: Integers, first: Integers, second: Integers, same: Bools) -> tuple[Integers, Float64]:
-    """All people of pairs, (P,), and how often each two of them meet in different ones, (P, P).
+    """All people of the pairs, (P,), and the number of different pairs between each two of them, (P, P).
 
-    What all different pairs weigh in a draw of people needs no more: IJB-C's fifteen million are 100 MB so.
+    This gives the weight of all different pairs in a draw of people: 100 MB for IJB-C's fifteen million pairs.
     """
     people = np.unique(subjects[np.unique(np.concatenate([first, second]))])
-    who = np.searchsorted(people, subjects)
-    met = who[first[~same]] * len(people) + who[second[~same]]
+    person = np.searchsorted(people, subjects)
+    met = person[first[~same]] * len(people) + person[second[~same]]
     counts = np.bincount(met, minlength=len(people) ** 2).reshape(len(people), len(people))
     return people, counts.astype(np.float64)
 
 
 def _tars(tail: UpperTail, meetings: Float64, fars: Sequence[float], weights: Float64) -> Float64:
-    """True accept rates when pairs count so often: same ones, kept different ones, and then each person with himself.
+    """True accept rates with weights: of the same pairs, of the kept different pairs, and of each person.
 
-    nan if nothing of either kind is left, or if the kept ones cannot decide.
+    nan if a kind of pairs has no weight, or if more different pairs than the kept ones are needed.
     """
     same, kept, drawn = np.split(weights, [len(tail.positives), len(tail.positives) + len(tail.negatives)])
     accepted, passed, total = np.append(0.0, np.cumsum(same)), np.cumsum(kept), float(drawn @ meetings @ drawn)

@@ -1,6 +1,6 @@
-"""Features of many images of one person become one: the mean of each media first, then the mean over media.
+"""Templates: the features of many images of one person, averaged over each media, then over media.
 
-A video of a thousand frames then counts as much as a photo.
+A video of a thousand frames counts as much as a photo.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from sphereface.arrays import Float32, Float64, Int64, require_directions, unit_
 from sphereface.embed.store import Rows
 from sphereface.errors import BadFeature, UserError
 
-BLOCK = 8192  # images whose features are held at a time; a media is never cut
+BLOCK = 8192  # features held at a time; a media is never cut
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class Templates:
         return len(self.numbers)
 
     def find(self, numbers: ArrayLike) -> Int64:
-        """The places of templates; -1 for one that is not there."""
+        """The places of templates; -1 for an absent one."""
         wanted = np.asarray(numbers)
         place = np.minimum(np.searchsorted(self.numbers, wanted), len(self.numbers) - 1)
         return np.asarray(np.where(self.numbers[place] == wanted, place, -1))
@@ -44,12 +44,12 @@ def pool_templates(
     unit_length: bool = False,
     block: int = BLOCK,
 ) -> Templates:
-    """Mean of the features of each media of a template, then mean of these, then length one.
+    """Mean of the features of each media of a template, then mean over the media, then length one.
 
-    `templates` and `media` (N,) say what each image belongs to; media are told apart within a template. `features` are
-    (N, D), arrays or memory maps, or `rows` (N,) says which of them is each image's; `images` (N,) are called so in
-    errors. `weights` (N,) multiply features, `unit_length` brings each to length one before. Sums are in float64 and in
-    the order of the images, so neither `block` nor the order of templates changes a bit.
+    `templates` and `media` (N,) are numbers for each image; a media number counts within its template. `features` are
+    (N, D), arrays or memory maps, in the order of the images, or `rows` (N,) has the row of each image; `images` (N,)
+    are names for errors. `weights` (N,) multiply features, `unit_length` first scales each to length one. Sums are in
+    float64 and in the order of the images, so neither `block` nor the order of templates changes a bit.
     """
     of, within = np.asarray(templates), np.asarray(media)
     row = np.arange(len(features)) if rows is None else np.asarray(rows)
@@ -82,7 +82,7 @@ def pool_templates(
 
 
 def _blocks(begins: Int64, block: int) -> list[tuple[int, int]]:
-    """Runs of whole media with at most so many images, or of one media that alone has more."""
+    """Runs of whole media with at most `block` images, or of one larger media."""
     runs, first, count = [], 0, len(begins) - 1
     while first < count:
         last = max(int(np.searchsorted(begins, begins[first] + block, side="right")) - 1, first + 1)
@@ -92,7 +92,7 @@ def _blocks(begins: Int64, block: int) -> list[tuple[int, int]]:
 
 
 def _lengths(values: Float64, places: Int64, images: Sequence[str] | None, *, or_zero: bool) -> Float64:
-    """The lengths of features, which are finite, and not zero where that matters."""
+    """The lengths of features; raises for one that is not finite, and with `or_zero` for one of length zero."""
     lengths = np.sqrt((values * values).sum(axis=1))
     wrong = np.flatnonzero(~np.isfinite(lengths) | (or_zero & (lengths == 0)))
     if len(wrong):
@@ -104,7 +104,7 @@ def _lengths(values: Float64, places: Int64, images: Sequence[str] | None, *, or
 
 
 def _check(features: Rows, of: Int64, within: Int64, row: Int64, weight: Float64 | None) -> None:
-    """Raise unless everything has one length and names rows that are there."""
+    """Raise unless all arrays have one length, rows exist and weights are finite and not negative."""
     shapes = {of.shape, within.shape, row.shape, of.shape if weight is None else weight.shape}
     if features.ndim != 2 or len(shapes) != 1 or of.ndim != 1 or not len(of):
         raise UserError(
@@ -112,7 +112,8 @@ def _check(features: Rows, of: Int64, within: Int64, row: Int64, weight: Float64
             f"{'' if weight is None else f', weights {weight.shape}'}; wanted (N, D) and (N,), N at least 1"
         )
     if row.min() < 0 or row.max() >= len(features):
-        raise UserError(f"rows from {row.min()} to {row.max()} of {len(features):,} features; wanted 0 up to these")
-    if weight is not None and not (np.isfinite(weight) & (weight >= 0)).all():
-        place = int(np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))[0])
-        raise UserError(f"weight {place} is {weight[place]}; wanted finite ones, at least 0")
+        raise UserError(
+            f"rows from {row.min()} to {row.max()} of {len(features):,} features; wanted 0 to {len(features) - 1:,}"
+        )
+    if weight is not None and len(wrong := np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))):
+        raise UserError(f"weight {wrong[0]} is {weight[wrong[0]]}; wanted finite ones, at least 0")

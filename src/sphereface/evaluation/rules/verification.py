@@ -1,8 +1,9 @@
-"""Verification over held-out pairs: is this pair one person? Every accuracy has a rule; here each has a name."""
+"""Verification over held-out pairs: does a pair show one person? Every accuracy belongs to one of the named rules."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sphereface.arrays import Bools, Float64, Int64, unit_rows
 from sphereface.choices import PairRule
 from sphereface.errors import UserError
+from sphereface.evaluation.rules.tables import columns, percent, shown
 from sphereface.metrics import FARS, Rate, best_threshold, rates_over_people, roc, wilson_rate
 from sphereface.metrics.rates import ROUNDS, is_supported
 
@@ -17,20 +19,20 @@ DISTANCES = np.arange(0, 4, 0.01)  # InsightFace's thresholds: 0, 0.01, ..., 3.9
 
 
 def as_it_is(scores: Float64) -> Float64:
-    """Scores that are cosines already."""
+    """The scores unchanged: they are cosines already."""
     return scores
 
 
 class Rule(NamedTuple):
-    """Where scores and thresholds come from, and what a tie with the threshold is worth."""
+    """How scores and thresholds are made, and how a tie with the threshold counts."""
 
-    sentence: str  # what is done, for reports
-    scores: Callable[[Float64, Float64, Bools], Float64]  # (left, right, pairs that may be looked at) -> of all pairs
-    threshold: Callable[[Bools, Float64], float]  # (same, scores) of the pairs that may be looked at
-    correct: Callable[[Bools, Float64, float], Bools]  # (same, scores, threshold) of the pairs that are judged
-    sums_mirrors: bool = False  # features of image and mirror image are added, not put side by side
-    holds_out: bool = True  # may look at the other pairs only, never at those that are judged
-    cosine: Callable[[Float64], Float64] = as_it_is  # its scores on the scale of cosines, which all results have
+    sentence: str  # description for reports
+    scores: Callable[[Float64, Float64, Bools], Float64]  # (left, right, fitting pairs) -> scores of all pairs
+    threshold: Callable[[Bools, Float64], float]  # (same, scores) of the fitting pairs
+    correct: Callable[[Bools, Float64, float], Bools]  # (same, scores, threshold) of the test pairs
+    sums_mirrors: bool = False  # features of image and mirror image are summed, not concatenated
+    holds_out: bool = True  # the fitting pairs are the other folds, without the test pairs
+    cosine: Callable[[Float64], Float64] = as_it_is  # converts the scores to cosines, the scale of all results
 
 
 def _unit(features: Float64) -> Float64:
@@ -38,32 +40,32 @@ def _unit(features: Float64) -> Float64:
 
 
 def plain_cosine(left: Float64, right: Float64, _fit_on: Bools) -> Float64:
-    """Cosines of the features as they are."""
+    """Cosines of the uncentred features."""
     return np.asarray((_unit(left) * _unit(right)).sum(1))
 
 
 def centred_cosine(left: Float64, right: Float64, fit_on: Bools) -> Float64:
-    """Cosines after subtracting the mean feature of the pairs that may be looked at, both sides together."""
+    """Cosines after subtracting the mean feature of the fitting pairs, both sides together."""
     mean = (left[fit_on].sum(0) + right[fit_on].sum(0)) / (2 * fit_on.sum())
     return np.asarray((_unit(left - mean) * _unit(right - mean)).sum(1))
 
 
 def minus_squared_distance(left: Float64, right: Float64, _fit_on: Bools) -> Float64:
-    """Minus the squared distance of normalised features: 2 cos - 2, kept as InsightFace's numbers are for the ties."""
+    """Minus the squared distance of normalised features, 2 cos - 2, computed as InsightFace does so that ties agree."""
     return np.asarray(-np.square(_unit(left) - _unit(right)).sum(1))
 
 
 def first_best_distance(same: Bools, scores: Float64) -> float:
-    """Minus the first of InsightFace's distances with the best accuracy; a pair is taken for the same below it."""
+    """Minus the first of InsightFace's distances with the best accuracy; a pair below that distance counts as same."""
     near, far = np.sort(-scores[same]), np.sort(-scores[~same])
     right = np.searchsorted(near, DISTANCES, side="left") + len(far) - np.searchsorted(far, DISTANCES, side="left")
     return -float(DISTANCES[np.argmax(right)])
 
 
 def best_cut(same: Bools, scores: Float64) -> float:
-    """The threshold, among the scores and infinity, with the best accuracy if pairs from it upwards pass; the highest.
+    """The highest of the most accurate thresholds among the scores and infinity; a score at the threshold passes.
 
-    No threshold does better on these pairs: what they are decided with is an upper bound, not a forecast.
+    No threshold is more accurate on these pairs, so their accuracy is an upper bound and no estimate for other pairs.
     """
     curve = roc(same, scores)
     right = np.rint(curve.tar * same.sum()) + np.rint((1 - curve.far) * (~same).sum())
@@ -71,7 +73,7 @@ def best_cut(same: Bools, scores: Float64) -> float:
 
 
 def strictly_beyond(same: Bools, scores: Float64, threshold: float) -> Bools:
-    """Same pairs are right above the threshold, different ones below; on it, everyone is wrong."""
+    """True for same pairs above the threshold and different pairs below it; every tie is wrong."""
     return np.where(same, scores > threshold, scores < threshold)
 
 
@@ -105,67 +107,72 @@ RULES: dict[PairRule, Rule] = {
 
 
 class Verification(NamedTuple):
-    """Accuracy over held-out folds; `correct` says of each pair whether it was decided rightly."""
+    """Accuracy over held-out folds, with the decision on each pair."""
 
     accuracy: float  # the mean over folds
-    accuracies: Float64  # one a fold, in the order of their numbers
-    thresholds: Float64  # one a fold; cosines
-    correct: Bools
+    accuracies: Float64  # one for each fold, in the order of their numbers
+    thresholds: Float64  # one for each fold; cosines
+    correct: Bools  # (N,): the pair was decided correctly
     scores: Float64  # of each pair while its fold was held out; cosines
     same: Bools
     fold: Int64  # of each pair, counted from 0
     rule: PairRule
 
 
-def verify_folds(
-    left: ArrayLike,
-    right: ArrayLike,
-    same: ArrayLike,
-    fold: ArrayLike,
-    *,
-    rule: PairRule = "authors",
-    mirrored: bool = False,
-) -> Verification:
-    """Accuracy over held-out folds; the rule says where mean and threshold come from and what a tie is worth.
+class RuleOptions(TypedDict, total=False):
+    """Options of a verification.
 
-    left and right are features (N, D), not normalised; same is bool (N,), fold any integers (N,). `mirrored`: the
-    features are those of image and mirror image side by side, so that a rule that sums the two can do so.
+    rule: source of mean and threshold, and value of a tie: a name of `RULES`, by default "authors".
+    mirrored: each feature is that of the image followed by that of its mirror image (by default False); a rule that
+    sums the two needs this.
+    """
+
+    rule: PairRule
+    mirrored: bool
+
+
+def verify_folds(
+    left: ArrayLike, right: ArrayLike, same: ArrayLike, fold: ArrayLike, **options: Unpack[RuleOptions]
+) -> Verification:
+    """Accuracy over held-out folds under a rule.
+
+    left and right are features (N, D), not normalised; same is bool (N,), fold any integers (N,).
     Thresholds and scores are cosines under every rule; InsightFace's squared distance is 2 - 2 cos.
     """
-    a, b, truth, folds = _checked(left, right, same, fold, rule, mirrored)
-    numbers, place = np.unique(folds, return_inverse=True)
+    rule, a, b, truth, folds = _checked(left, right, same, fold, **options)
+    return judge_folds(rule, partial(RULES[rule].scores, a, b), truth, folds)
+
+
+def judge_folds(rule: PairRule, scores_of: Callable[[Bools], Float64], same: Bools, fold: NDArray[Any]) -> Verification:
+    """Accuracy over held-out folds; `scores_of` maps the fitting pairs (N,) to the rule's scores of all pairs (N,)."""
+    numbers, place = np.unique(fold, return_inverse=True)
     if len(numbers) < (2 if RULES[rule].holds_out else 1):
         raise UserError(f"{len(numbers)} fold; wanted at least 2, so that one can be held out")
-    correct, scores, thresholds = np.zeros(len(truth), dtype=bool), np.zeros(len(truth)), []
+    correct, scores, thresholds = np.zeros(len(same), dtype=bool), np.zeros(len(same)), []
     for held_out in range(len(numbers)):
         test = place == held_out
         fit_on = ~test if RULES[rule].holds_out else np.ones_like(test)
-        scores[test], threshold, correct[test] = _judge(RULES[rule], a, b, truth, test, fit_on)
+        scores[test], threshold, correct[test] = _judge(RULES[rule], scores_of(fit_on), same, test, fit_on)
         thresholds.append(threshold)
     accuracies = np.array([correct[place == number].mean() for number in range(len(numbers))])
     return Verification(
-        float(np.mean(accuracies)), accuracies, np.array(thresholds), correct, scores, truth, place, rule
+        float(np.mean(accuracies)), accuracies, np.array(thresholds), correct, scores, same, place, rule
     )
 
 
 def verify_held_out(
-    left: ArrayLike,
-    right: ArrayLike,
-    same: ArrayLike,
-    held_out: ArrayLike,
-    *,
-    rule: PairRule = "authors",
-    mirrored: bool = False,
+    left: ArrayLike, right: ArrayLike, same: ArrayLike, held_out: ArrayLike, **options: Unpack[RuleOptions]
 ) -> Verification:
     """Accuracy on some pairs, with mean and threshold from the others: LFW's view 1, from DevTrain to DevTest.
 
-    Shapes as in `verify_folds`; held_out is bool (N,). The result is about the held-out pairs only, as one fold.
+    Shapes as in `verify_folds`; held_out is bool (N,). The result holds the held-out pairs only, as one fold.
     """
-    a, b, truth, mask = _checked(left, right, same, held_out, rule, mirrored)
+    rule, a, b, truth, mask = _checked(left, right, same, held_out, **options)
     test = mask.astype(bool)
     if test.all() or not test.any():
         raise UserError(f"{test.sum()} of {len(test)} pairs are held out; wanted some, and some to learn from")
-    scores, threshold, correct = _judge(RULES[rule], a, b, truth, test, ~test if RULES[rule].holds_out else test)
+    fit_on = ~test if RULES[rule].holds_out else test
+    scores, threshold, correct = _judge(RULES[rule], RULES[rule].scores(a, b, fit_on), truth, test, fit_on)
     accuracy = float(correct.mean())
     one_fold = np.zeros(len(correct), dtype=np.int64)
     return Verification(
@@ -173,38 +180,43 @@ def verify_held_out(
     )
 
 
-def _judge(rule: Rule, a: Float64, b: Float64, same: Bools, test: Bools, fit_on: Bools) -> tuple[Float64, float, Bools]:
-    """Scores of the test pairs and the threshold, both as cosines, and which of these pairs are decided rightly."""
-    scores = rule.scores(a, b, fit_on)
+def _judge(rule: Rule, scores: Float64, same: Bools, test: Bools, fit_on: Bools) -> tuple[Float64, float, Bools]:
+    """Scores of the test pairs and the threshold, both as cosines, and which of these pairs are decided correctly."""
     threshold = rule.threshold(same[fit_on], scores[fit_on])
     correct = rule.correct(same[test], scores[test], threshold)
     cosines = rule.cosine(np.append(scores[test], threshold))
     return cosines[:-1], float(cosines[-1]), correct
 
 
+def require_rule(rule: str) -> None:
+    """Raise for a name that is not in `RULES`."""
+    if rule not in RULES:
+        raise UserError(f"unknown rule {rule!r}; choose one of {', '.join(RULES)}")
+
+
 def _checked(
-    left: ArrayLike, right: ArrayLike, same: ArrayLike, fold: ArrayLike, rule: PairRule, mirrored: bool
-) -> tuple[Float64, Float64, Bools, NDArray[Any]]:
-    a, b = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
-    truth, folds = np.asarray(same).astype(bool), np.asarray(fold)
+    *arrays: ArrayLike, rule: PairRule = "authors", mirrored: bool = False
+) -> tuple[PairRule, Float64, Float64, Bools, NDArray[Any]]:
+    """The rule with left, right, same and fold, mirror images summed where the rule does so; raises for a misfit."""
+    a, b = (np.asarray(side, dtype=np.float64) for side in arrays[:2])
+    truth, folds = np.asarray(arrays[2]).astype(bool), np.asarray(arrays[3])
     if a.ndim != 2 or a.shape != b.shape or truth.shape != a.shape[:1] or folds.shape != a.shape[:1]:
         shapes = ", ".join(str(array.shape) for array in (a, b, truth, folds))
         raise UserError(f"left, right, same, fold have shapes {shapes}; wanted (N, D), (N, D), (N,), (N,)")
-    if rule not in RULES:
-        raise UserError(f"unknown rule {rule!r}; choose one of {', '.join(RULES)}")
+    require_rule(rule)
     broken = int((~(np.isfinite(a) & np.isfinite(b)).all(1)).sum())
     if broken:
         raise UserError(f"{broken:,} of {len(a):,} pairs have features that are not finite; wanted numbers")
     if mirrored and a.shape[1] % 2:
-        raise UserError(f"features of {a.shape[1]} numbers; image and mirror image side by side have an even number")
+        raise UserError(f"features of {a.shape[1]} numbers; image and mirror image, concatenated, have an even number")
     if mirrored and RULES[rule].sums_mirrors:
         a, b = (side[:, : side.shape[1] // 2] + side[:, side.shape[1] // 2 :] for side in (a, b))
-    return a, b, truth, folds
+    return rule, a, b, truth, folds
 
 
 @dataclass(frozen=True)
 class VerificationReport:
-    """What is published of a verification; rates have 95 % intervals where one can be given."""
+    """The published numbers of a verification; rates have 95 % intervals where these can be computed."""
 
     rule: PairRule
     same: int
@@ -215,13 +227,13 @@ class VerificationReport:
     thresholds: tuple[float, ...]  # cosines
     auc: Rate
     eer: Rate
-    tar: Mapping[float, Rate | None]  # by FAR; None where there are too few different pairs to show it
-    intervals: str  # where they come from
+    tar: Mapping[float, Rate | None]  # by FAR; None where there are too few different pairs
+    intervals: str  # their method
     verified: Verification = field(repr=False, compare=False)  # every pair, for curves
 
     @property
     def sentence(self) -> str:
-        """The rule in words."""
+        """Description of the rule."""
         return RULES[self.rule].sentence
 
     def as_dict(self) -> dict[str, Any]:
@@ -253,9 +265,10 @@ def verification_report(
 ) -> VerificationReport:
     """Accuracy with its standard error, AUC, EER and TAR at FAR, with intervals.
 
-    AUC, EER and TAR are of all pairs together, each with the score it had while its fold was held out. `people` names
-    who is left and right in each pair: then intervals come from a bootstrap over people, thresholds being kept. Else
-    accuracy and TAR have Wilson's, as if pairs were independent of each other, which makes them somewhat too narrow.
+    AUC, EER and TAR are of all pairs together, each with the score it had while its fold was held out. With `people`,
+    the names of the left and of the right person of each pair, intervals come from a bootstrap over people with the
+    thresholds kept. Without, accuracy and TAR have Wilson's intervals, which take pairs for independent and therefore
+    are somewhat too narrow.
     """
     same, different = int(verified.same.sum()), int((~verified.same).sum())
     known = [far for far in fars if is_supported(far, different)]
@@ -294,7 +307,7 @@ def verification_report(
 
 
 def _mean_over_folds(verified: Verification, weights: Float64) -> float:
-    """The mean of the folds' accuracies where pairs count so often; a fold of which nothing is left has no say."""
+    """The mean of the folds' accuracies with weights (N,) of the pairs; folds of weight zero are left out."""
     right = np.bincount(verified.fold, weights=weights * verified.correct)
     whole = np.bincount(verified.fold, weights=weights)
     return float((right[whole > 0] / whole[whole > 0]).mean())
@@ -308,22 +321,13 @@ def side_by_side(reports: Sequence[VerificationReport]) -> str:
         ["rule", *(report.rule for report in reports)],
         ["accuracy", *(report.accuracy.percent() for report in reports)],
         *([f"  fold {k + 1}", *(f"{100 * report.accuracies[k]:.2f}" for report in reports)] for k in numbers),
-        ["standard error", *(_percent(report.standard_error) for report in reports)],
+        ["standard error", *(percent(report.standard_error) for report in reports)],
         ["threshold (cosine)", *(f"{np.mean(report.thresholds):.4f}" for report in reports)],
         ["AUC", *(report.auc.percent() for report in reports)],
         ["EER", *(report.eer.percent() for report in reports)],
-        *([f"TAR at FAR {far:g}", *(_tar(report.tar[far]) for report in reports)] for far in first.tar),
+        *([f"TAR at FAR {far:g}", *(shown(report.tar[far]) for report in reports)] for far in first.tar),
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = columns(rows)
     if None in first.tar.values():
-        lines.append(f"TAR -: not to be told from {first.different:,} different pairs")
+        lines.append(f"TAR -: not measurable with {first.different:,} different pairs")
     return "\n".join([*lines, f"rates in %, 95 % intervals: {first.intervals}"])
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.2f}"
-
-
-def _tar(rate: Rate | None) -> str:
-    return "-" if rate is None else rate.percent()

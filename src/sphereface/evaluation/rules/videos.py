@@ -1,15 +1,15 @@
-"""Videos judged by their frames: what is kept of each video, and how two of them are scored.
+"""Pairs of videos scored by their frames, under three policies.
 
-| policy | a video is | a pair's score is |
+| policy | representation of a video | score of a pair |
 |---|---|---|
-| mean-feature | the mean of its frames' features | as a rule makes it of two features |
-| mean-score | its frames | the mean cosine of a frame here and a frame there |
+| mean-feature | the mean of its frames' features | the rule's score of two features |
+| mean-score | its frames | the mean cosine over all pairs of a frame of each |
 | max-score | its frames | the highest of these cosines |
 """
 
 import math
 from collections.abc import Callable, Sequence
-from typing import IO, Protocol
+from typing import IO
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +18,7 @@ from sphereface.arrays import Bools, Float32, Float64, Int64, unit_rows
 from sphereface.choices import FramePolicy, PairRule
 from sphereface.data.lists.pairs import Pair
 from sphereface.errors import UserError
-from sphereface.evaluation.rules.verification import RULES, Verification, as_it_is, verify_folds
+from sphereface.evaluation.rules.verification import RULES, Verification, judge_folds, require_rule, verify_folds
 
 POLICIES: dict[FramePolicy, str] = {
     "mean-feature": "a video is the mean of the features, each at its own length, of up to {frames} evenly spaced "
@@ -29,7 +29,7 @@ POLICIES: dict[FramePolicy, str] = {
     "{frames} evenly spaced frames of each",
 }
 
-# Where scores are given a rule cannot subtract a mean: what is left of each.
+# The rules on given scores, from which no mean feature can be subtracted.
 ON_SCORES: dict[PairRule, str] = {
     "authors": "the threshold comes from the pairs of the other splits, no mean is subtracted; 20,001 thresholds over "
     "-1..1, the mean of the best; a score on the threshold is wrong",
@@ -37,54 +37,28 @@ ON_SCORES: dict[PairRule, str] = {
     "the thresholds 0, 0.01, ..., 3.99 the first best for the pairs of the other splits; same means below it",
     "best": RULES["best"].sentence,
 }
-FROM_COSINES: dict[PairRule, Callable[[Float64], Float64]] = {
-    "insightface": lambda cosines: np.asarray(2 * cosines - 2)
-}
 
 
 def verify_scores(cosines: ArrayLike, same: ArrayLike, fold: ArrayLike, *, rule: PairRule = "authors") -> Verification:
-    """Accuracy over held-out folds of pairs that come with scores, not features: thresholds from the other folds.
+    """Accuracy over held-out folds of given scores, thresholds from the other folds.
 
-    cosines (N,), same bool (N,), fold any integers (N,). `authors` has no mean to subtract here.
+    cosines (N,), same bool (N,), fold any integers (N,). `authors` subtracts no mean here.
     """
-    if rule not in RULES:
-        raise UserError(f"unknown rule {rule!r}; choose one of {', '.join(RULES)}")
-    scores = FROM_COSINES.get(rule, as_it_is)(np.asarray(cosines, dtype=np.float64))
-    truth, (numbers, place) = np.asarray(same).astype(bool), np.unique(np.asarray(fold), return_inverse=True)
-    if scores.ndim != 1 or truth.shape != scores.shape or place.shape != scores.shape:
-        shapes = ", ".join(str(array.shape) for array in (scores, truth, place))
+    require_rule(rule)
+    scores = np.asarray(cosines, dtype=np.float64)
+    if rule == "insightface":
+        scores = np.asarray(2 * scores - 2)  # minus the squared distance
+    truth, folds = np.asarray(same).astype(bool), np.asarray(fold)
+    if scores.ndim != 1 or truth.shape != scores.shape or folds.shape != scores.shape:
+        shapes = ", ".join(str(array.shape) for array in (scores, truth, folds))
         raise UserError(f"cosines, same, fold have shapes {shapes}; wanted (N,) each")
     if not np.isfinite(scores).all():
         raise UserError(f"{(~np.isfinite(scores)).sum():,} of {len(scores):,} cosines are not finite; wanted numbers")
-    told = RULES[rule]
-    if len(numbers) < (2 if told.holds_out else 1):
-        raise UserError(f"{len(numbers)} fold; wanted at least 2, so that one can be held out")
-    correct, thresholds = np.zeros(len(truth), dtype=bool), []
-    for held_out in range(len(numbers)):
-        test = place == held_out
-        fit_on = ~test if told.holds_out else np.ones_like(test)
-        threshold = told.threshold(truth[fit_on], scores[fit_on])
-        correct[test] = told.correct(truth[test], scores[test], threshold)
-        thresholds.append(threshold)
-    accuracies = np.array([correct[place == number].mean() for number in range(len(numbers))])
-    return Verification(
-        float(accuracies.mean()), accuracies, told.cosine(np.array(thresholds)), correct, told.cosine(scores), truth,
-        place, rule,
-    )  # fmt: skip
-
-
-class Judge(Protocol):
-    """Hears the features of one video after the other, keeps what its policy needs, and judges pairs of them."""
-
-    def add(self, name: str, features: Float32, /) -> None:
-        """Take the features (F, D) of a video's frames."""
-
-    def verify(self, pairs: Sequence[Pair], rule: PairRule, /) -> Verification:
-        """Judge pairs of videos that were added."""
+    return judge_folds(rule, lambda _fit_on: scores, truth, folds)
 
 
 class MeanFeature:
-    """Of each video its mean feature, on which the rules work as on the feature of a photo."""
+    """Keeps the mean feature of each video; the rules treat it as the feature of a photo."""
 
     def __init__(self, mirrored: bool, _file: IO[bytes]) -> None:
         self.mirrored = mirrored
@@ -102,7 +76,7 @@ class MeanFeature:
 
 
 class MeanScore:
-    """Of each video the mean of its features at length one: the product of two such means is their mean cosine."""
+    """Keeps the mean of each video's unit features: the product of two such means is the mean cosine."""
 
     def __init__(self, mirrored: bool, _file: IO[bytes]) -> None:
         self.mirrored = mirrored
@@ -121,7 +95,7 @@ class MeanScore:
 
 
 class MaxScore:
-    """Of each video the features of all its frames, in a file; two videos at a time are in memory."""
+    """Keeps all features of each video in a file; two videos at a time are in memory."""
 
     def __init__(self, mirrored: bool, file: IO[bytes]) -> None:
         self.mirrored, self.file = mirrored, file
@@ -148,6 +122,7 @@ class MaxScore:
         return np.frombuffer(stored, dtype=np.float32).reshape(shape)
 
 
+Judge = MeanFeature | MeanScore | MaxScore  # takes the features of each video, then judges pairs of videos
 JUDGES: dict[FramePolicy, Callable[[bool, IO[bytes]], Judge]] = {
     "mean-feature": MeanFeature,
     "mean-score": MeanScore,
@@ -156,11 +131,11 @@ JUDGES: dict[FramePolicy, Callable[[bool, IO[bytes]], Judge]] = {
 
 
 def _directions(features: Float32, *, summed: bool) -> Float64:
-    """Features at length one; `summed` adds image and mirror image, which stand side by side, first."""
-    told = features.astype(np.float64)
+    """Unit features in float64; `summed` first adds the two halves, those of image and mirror image."""
+    wide = features.astype(np.float64)
     if summed:
-        told = told[:, : told.shape[1] // 2] + told[:, told.shape[1] // 2 :]
-    return unit_rows(told)
+        wide = wide[:, : wide.shape[1] // 2] + wide[:, wide.shape[1] // 2 :]
+    return unit_rows(wide)
 
 
 def _truth(pairs: Sequence[Pair]) -> tuple[Bools, Int64]:

@@ -1,17 +1,17 @@
-"""The highest of very many scores, without keeping the others."""
+"""The highest of a stream of scores."""
 
 import numpy as np
 
 from sphereface.arrays import Float32, Float64, Int32, Integers
 from sphereface.evaluation.streaming.scores import Exact
 
-ROOM = 1 << 16  # pairs beyond those to keep that are worth waiting for before any is dropped
+ROOM = 1 << 16  # pairs beyond twice those to keep that are collected before any is dropped
 
 
 class HighestPairs:
-    """Pairs out of a stream of approximate scores, with the `keep` highest exact scores among them.
+    """Collects pairs from a stream of approximate scores, among them those with the `keep` highest exact scores.
 
-    Approximations may be off by `error`, so whatever lies up to two errors below the last place stays, too.
+    Approximations may be off by `error`, so pairs up to two errors below the `keep`-th score are kept, too.
     """
 
     def __init__(self, keep: int, *, error: float, exact: Exact, room: int = ROOM) -> None:
@@ -35,9 +35,9 @@ class HighestPairs:
         return np.asarray(falling[:count])
 
     def _drop(self) -> None:
-        """Forget the pairs that cannot be among the highest any more."""
+        """Drop the pairs that cannot be among the `keep` highest."""
         self.cut, (scores, rows, columns) = self._near_the_top(self.keep)
-        if len(scores) > self.keep + self._held // 4:  # so many within the error: only exact scores can tell
+        if len(scores) > self.keep + self._held // 4:  # many within the error: exact scores decide
             exact = self._exact(rows, columns)
             best = np.argpartition(-exact, self.keep - 1)[: self.keep]
             self.cut = float(exact[best].min()) - self.error
@@ -45,7 +45,7 @@ class HighestPairs:
         self._parts, self._held = [(scores, rows, columns)], len(scores)
 
     def _near_the_top(self, count: int) -> tuple[float, tuple[Float32, Int32, Int32]]:
-        """The pairs that may be among the `count` highest, and the approximate score from which they are."""
+        """The lowest approximate score of pairs that may be among the `count` highest, and these pairs."""
         scores, rows, columns = (np.concatenate(part) for part in zip(*self._parts, strict=True))
         if len(scores) <= count:
             return self.cut, (scores, rows, columns)

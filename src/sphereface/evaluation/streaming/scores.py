@@ -1,9 +1,9 @@
 """Scores of a few faces against very many: approximate in blocks, exact for the pairs that matter.
 
-A score is the cosine of two features: their rows, brought to length one in float32, multiplied in float64 and summed in
-a fixed order. So the same two rows have the same score to the last bit wherever they stand, and copies tie. A matrix
-product in float32 sums in an order that depends on the place of a row, but its error is bounded: it finds the few pairs
-that can matter, and only those are scored exactly.
+A score is the cosine of two features: their rows, scaled to length one in float32, multiplied in float64 and summed in
+a fixed order. The same two rows have the same score to the last bit at any place, and copies tie. A matrix product in
+float32 sums in an order that depends on the place of a row, but its error is bounded: it finds the few pairs that can
+matter, and only those are scored exactly.
 """
 
 import os
@@ -23,12 +23,12 @@ Exact = Callable[[Integers, Integers], Float64]  # (rows, columns) -> scores of 
 
 SCORES = 1 << 25  # of a matrix product: 128 MB
 NUMBERS = 1 << 24  # of a block of features: 64 MB
-VIEW = 1 << 22  # scores looked at in one go: what is made of them stays small
-PRODUCTS = 1 << 21  # of pairs scored exactly in one go: 16 MB
+VIEW = 1 << 22  # scores in one piece, which bounds the memory for their analysis
+PRODUCTS = 1 << 21  # of exact scores at a time: 16 MB
 
 
 def map_features(path: str | Path) -> Floating:
-    """Features (N, D) in a file, mapped, not read: `.npy`, or a matrix of the MegaFace devkit in a `.bin`."""
+    """Features (N, D) of a file as a memory map: `.npy`, or a matrix of the MegaFace devkit in a `.bin`."""
     path = Path(path)
     if path.suffix == ".bin":
         return map_matrix(path)
@@ -39,21 +39,21 @@ def map_features(path: str | Path) -> Floating:
     except (ValueError, EOFError, SyntaxError, TokenError) as error:  # a header is parsed as Python
         raise DataFormatError(f"{path}: no whole .npy file ({error}); write or copy it again") from error
     if not isinstance(features, np.ndarray) or features.ndim != 2 or not np.issubdtype(features.dtype, np.floating):
-        told = f"{features.dtype} {features.shape}" if isinstance(features, np.ndarray) else "an archive"
-        raise DataFormatError(f"{path}: {told}; wanted features (N, D) of floating-point numbers")
+        content = f"{features.dtype} {features.shape}" if isinstance(features, np.ndarray) else "an archive"
+        raise DataFormatError(f"{path}: {content}; wanted features (N, D) of floating-point numbers")
     return features
 
 
 def dots(a: Float32, b: Float32) -> Float64:
-    """Sums of products of matching rows (M, D), in float64; each depends on its two rows alone, in either order."""
+    """Sums of products of matching rows (M, D), in float64; each depends on its two rows only, in either order."""
     return np.asarray(np.multiply(a, b, dtype=np.float64).sum(axis=1))
 
 
 class StreamedScores:
-    """Cosines between probes (P, D), held in memory, and distractors (N, D), wherever they are.
+    """Cosines between probes (P, D), held in memory, and distractors (N, D), in memory or in a file.
 
-    `block` distractors are multiplied at once, `view` scores looked at and `products` of exact ones made: they change
-    the memory and no score.
+    `block` is the number of distractors in a matrix product, `view` of scores in a piece, `products` of multiplications
+    in a chunk of exact scores: they affect the memory only.
     """
 
     def __init__(
@@ -77,16 +77,16 @@ class StreamedScores:
         self._widest = max(1, view // numbers)
         self.block = block or max(1, min(SCORES // numbers, NUMBERS // width, len(distractors)))
         # A float32 sum of D products, in any order, is off by at most D 2^-24 sum |x_i y_i| to first order, and that
-        # sum is at most the product of both lengths, which are one. The rest leaves room for all other rounding.
+        # sum is at most the product of both lengths, which are one. The rest covers all other rounding.
         self.error = 1.1 * (width + 8) * 2.0**-24
 
     def blocks(self, stops: Sequence[int]) -> Iterator[tuple[int, Float32]]:
-        """Approximate scores (P, w) with the place of their first distractor, in order, up to the last stop.
+        """Pieces of approximate scores (P, w) with the place of their first distractor, in order, up to the last stop.
 
-        No piece reaches across a stop. It is overwritten by the next.
+        Each stop ends a piece. The next piece overwrites it.
         """
         held = np.empty((len(self.probes), self.block), dtype=np.float32)
-        room = np.empty((self.block, self.probes.shape[1]), dtype=np.float32)  # fresh memory costs more than the work
+        room = np.empty((self.block, self.probes.shape[1]), dtype=np.float32)  # new memory costs more than the work
         for start in range(0, max(stops), self.block):
             end = min(start + self.block, max(stops))
             unit = self._unit(start, end, room)
@@ -112,7 +112,7 @@ class StreamedScores:
             unit = unit_rows(self.distractors[needed], dtype=np.float32, what="distractor", places=needed)
             return dots(self.probes[rows[chunk]], unit[place])
 
-        order = np.argsort(columns, kind="stable")  # so that the file is read once, from its start to its end
+        order = np.argsort(columns, kind="stable")  # reads the file once, from start to end
         return self._in_chunks(some, order)
 
     def among_probes(self, rows: Integers, columns: Integers) -> Float64:
@@ -124,7 +124,7 @@ class StreamedScores:
         return self._in_chunks(some, np.arange(len(rows)))
 
     def _in_chunks(self, score: Callable[[Integers], Float64], order: Integers) -> Float64:
-        """Score chunks of pairs side by side, and put each result where it belongs."""
+        """Scores of all pairs, in chunks that threads compute."""
         scores = np.empty(len(order))
         length = max(1, self._products // self.probes.shape[1])
         chunks = [order[start : start + length] for start in range(0, len(order), length)]

@@ -1,1 +1,1 @@
-"""Backward passes that are faster on CPUs than torch's."""
+"""Backward passes that are faster than torch's on CPUs."""

@@ -1,11 +1,11 @@
-"""PReLU with a backward pass that a CPU can do many numbers at a time.
+"""PReLU with a vectorised backward pass on CPUs.
 
 With one slope a for each channel, y = x where x > 0 and a x elsewhere. So
 
     dx = g where x > 0, else a g        da = sum of g min(x, 0) over images and places
 
-for the gradient g of y. torch's own backward pass goes number by number on CPUs, and takes a large part of the training
-time of a small network; here both are made of operations that have vector code. The values are the same.
+for the gradient g of y. torch's own backward pass is scalar code on CPUs, and takes a large part of the training time
+of a small network; here both gradients use vectorised operations. The values are the same.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ class PReLU(nn.PReLU):
     """torch's PReLU over (N, C, H, W), faster to train on CPUs."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """The same shape."""
+        """(N, C, H, W) -> the same shape."""
         trained_on_cpu = torch.is_grad_enabled() and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
         if trained_on_cpu and x.ndim == 4 and x.shape[1] == self.num_parameters:
             return FastBackward.apply(x, self.weight)  # type: ignore[no-any-return, no-untyped-call]
@@ -31,7 +31,7 @@ class FastBackward(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, slope: Tensor) -> Tensor:
-        """y, by torch: its forward pass has vector code."""
+        """y, by torch: its forward pass is vectorised."""
         ctx.save_for_backward(x, slope)
         return F.prelu(x, slope)
 

@@ -1,4 +1,4 @@
-"""Threads that each compute alone, for work that is shared out in pieces rather than operation by operation."""
+"""Pools of threads that run torch operations single-threaded, for work divided into pieces instead of operations."""
 
 import threading
 from collections.abc import Callable
@@ -9,11 +9,11 @@ import torch
 
 
 class SingleThreads:
-    """So many threads, whose operations use no other threads.
+    """A pool of threads that run torch operations single-threaded.
 
-    They never end: a program does not wait for them, and a thread that outlives its main one can go on with them. How
-    many threads a new thread uses is one number for all of torch, so that another one which starts just while these
-    settle may take theirs, 1, for its own.
+    The threads never end: a program exits without waiting for them, and a thread that outlives the main one can still
+    use them. The thread count of new threads is one global number of torch, so a thread that starts elsewhere while
+    the pool is being set up may inherit the pool's count of 1.
     """
 
     def __init__(self, number: int) -> None:
@@ -24,13 +24,13 @@ class SingleThreads:
                 threading.Thread(target=self._run, args=(all_settled,), name="sphereface", daemon=True).start()
             all_settled.wait()
         except BaseException:
-            all_settled.abort()  # or those that started would wait for the others
+            all_settled.abort()  # or the started threads would wait for the others
             raise
         finally:
-            torch.set_num_threads(number)  # for threads that come later
+            torch.set_num_threads(number)  # for threads that start later
 
     def _run(self, all_settled: threading.Barrier) -> None:
-        torch.get_num_threads()  # a thread's first question sets its number to everybody's, and only then is it its own
+        torch.get_num_threads()  # the first call copies the global count; only then is it the thread's own
         torch.set_num_threads(1)
         try:
             all_settled.wait()
@@ -40,11 +40,11 @@ class SingleThreads:
             future, work, number = self.tasks.get()
             try:
                 future.set_result(work(number))
-            except BaseException as error:  # noqa: BLE001 the one who waits is told
+            except BaseException as error:  # noqa: BLE001 raised in the waiting thread
                 future.set_exception(error)
 
     def map(self, work: Callable[[int], None], number: int) -> None:
-        """Do the pieces of some work, 0 to number - 1, and wait for them; an error in one of them is raised here."""
+        """Run work(0), ..., work(number - 1) in the pool and wait for them; an error in one of them is raised here."""
         futures = [Future[None]() for _ in range(number)]
         for piece, future in enumerate(futures):
             self.tasks.put((future, work, piece))
@@ -57,7 +57,7 @@ _made, _making = dict[int, SingleThreads](), threading.Lock()
 
 
 def single_threads(number: int) -> SingleThreads:
-    """So many of them, always the same."""
+    """The pool of `number` threads, one for the whole program."""
     with _making:
         if number not in _made:
             _made[number] = SingleThreads(number)

@@ -1,19 +1,18 @@
-"""3x3 convolutions whose gradients a CPU computes by Winograd's minimal filtering: 36 products in place of 144.
+"""3x3 convolutions with gradients by Winograd's minimal filtering on CPUs: 36 products in place of 144.
 
-A convolution's weights w answer to each 6x6 tile d of the input with a 4x4 tile of the output, and in the matrices of
-Lavin & Gray, "Fast Algorithms for Convolutional Neural Networks" (CVPR 2016), F(4x4, 3x3), that is
+A convolution with weights w maps each 6x6 tile d of the input to a 4x4 tile of the output. With the matrices of Lavin &
+Gray, "Fast Algorithms for Convolutional Neural Networks" (CVPR 2016), F(4x4, 3x3), that is
 
     y = A^T [(G w G^T) (B^T d B)] A
 
-with the product taken number by number and added up over channels. So, for the gradient e of y, those of weights and
-input are
+with an elementwise product, summed over channels. For the gradient e of y, the gradients of weights and input are
 
     dw = G^T [sum over tiles of (A e A^T) (B^T d B)] G
-    dd = B [sum over outputs of (A e A^T) (G w G^T)] B^T, added up where tiles overlap,
+    dd = B [sum over outputs of (A e A^T) (G w G^T)] B^T, summed where tiles overlap,
 
-36 matrix products each. The values are torch's but for rounding: some millionths of the largest gradient, about ten
-times what a sum taken straight is off by. The forward pass is torch's own, so that a network says the same whether it
-is trained or used. `sphereface bench layers` measures the backward pass, two thirds of the time, against torch's.
+36 matrix products each. The values equal torch's up to rounding: some millionths of the largest gradient, about ten
+times the error of a direct sum. The forward pass is torch's own, so that features are the same in training and in use.
+`sphereface bench layers` measures the backward pass, two thirds of the time, against torch's.
 """
 
 import math
@@ -32,26 +31,19 @@ B = torch.tensor([
     [0, 1, -1, 2, -2, -5], [1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 0, 1],
 ])  # fmt: skip
 A = torch.tensor([[1.0, 0, 0, 0], [1, 1, 1, 1], [1, -1, 1, -1], [1, 2, 4, 8], [1, -2, 4, -8], [0, 0, 0, 1]])
-TILES = 256  # at a time: enough for a matrix product, few enough that they stay in a core's cache
-FEWEST = 64  # channels, on either side; with fewer the matrices are too narrow to gain
-PRECISE = torch.float32, torch.float64  # enough for numbers that differ as much as those of A, B and G
+TILES = 256  # at a time: enough for a matrix product, few enough for a core's cache
+FEWEST = 64  # channels of input and of output; with fewer the matrices are too narrow to gain
+PRECISE = torch.float32, torch.float64  # enough digits for the range of numbers in A, B and G
 
 
 class Conv3x3(nn.Conv2d):
-    """torch's 3x3 convolution with a padding of 1; if its stride is 1, faster to train on CPUs.
+    """torch's 3x3 convolution with a padding of 1; with a stride of 1, faster to train on CPUs.
 
-    That takes at least `fewest` channels on either side; gradients are computed for about `tiles` tiles at a time.
+    That takes at least `fewest` input and output channels; gradients are computed for about `tiles` tiles at a time.
     """
 
     def __init__(
-        self,
-        channels: int,
-        width: int,
-        *,
-        stride: int = 1,
-        bias: bool = True,
-        fewest: int = FEWEST,
-        tiles: int = TILES,
+        self, channels: int, width: int, *, stride: int = 1, bias: bool = True, fewest: int = FEWEST, tiles: int = TILES
     ) -> None:
         super().__init__(channels, width, 3, stride=stride, padding=1, bias=bias)
         self.fewest, self.tiles = fewest, tiles
@@ -64,7 +56,7 @@ class Conv3x3(nn.Conv2d):
         return super().forward(x)
 
     def _gains(self, x: Tensor) -> bool:
-        """Whether there are tiles, and enough of them: the filters are transformed however few images there are."""
+        """True if tiles apply and are enough: the cost of transforming the filters is the same for any batch size."""
         wide_enough = min(self.in_channels, self.out_channels) >= self.fewest
         precise = x.dtype == self.weight.dtype and x.dtype in PRECISE
         return wide_enough and precise and self.stride == (1, 1) and x.ndim == 4 and tiles_in(x) >= self.tiles // 2
@@ -75,21 +67,19 @@ class FastBackward(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, tiles: int) -> Tensor:
-        """By torch."""
+        """The convolution, by torch."""
         ctx.save_for_backward(x, weight)
         ctx.tiles = tiles
         return F.conv2d(x, weight, bias, padding=1)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Of input, weights and bias; if gradients of these are wanted in turn, all by torch."""
+        """Gradients of input, weights and bias; by torch if second derivatives are wanted."""
         x, weight = ctx.saved_tensors
         for_input, for_weight, for_bias, _ = ctx.needs_input_grad
         if torch.is_grad_enabled():
-            wanted = [for_input, for_weight, for_bias]
-            return *torch.ops.aten.convolution_backward(
-                grad, x, weight, [len(weight)], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, wanted
-            ), None  # fmt: skip
+            rest = [len(weight)], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [for_input, for_weight, for_bias]
+            return *torch.ops.aten.convolution_backward(grad, x, weight, *rest), None
         with torch.autocast("cpu", enabled=False):
             of_input, of_weight = gradients(x, weight, grad, for_input=for_input, for_weight=for_weight, most=ctx.tiles)
         return of_input, of_weight, grad.sum((0, 2, 3)) if for_bias else None, None
@@ -98,10 +88,10 @@ class FastBackward(torch.autograd.Function):
 def gradients(
     x: Tensor, weight: Tensor, grad: Tensor, *, for_input: bool = True, for_weight: bool = True, most: int = TILES
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Of a convolution's input (N, C, H, W) and weights (O, C, 3, 3), from that of its output (N, O, H, W).
+    """Gradients of a convolution's input (N, C, H, W) and weights (O, C, 3, 3), from that of its output (N, O, H, W).
 
-    The images are shared out among threads that each do all of their part alone, and so find it in their own caches;
-    each takes `most` tiles at a time, or one image.
+    The images are divided among threads; each computes its share alone, in its own cache, `most` tiles or one image at
+    a time.
     """
     threads = sharers(x, most)
     shares = [slice(*ends) for ends in pairwise(len(x) * share // threads for share in range(threads + 1))]
@@ -121,7 +111,7 @@ def gradients(
             if of_input is not None:
                 tiles.add_up(e, filters, out=of_input[some])
 
-    # Each thread has its own say in what is recorded for gradients; here nothing is.
+    # Gradient recording is a setting of each thread: here it is off in all of them.
     unrecorded = torch.inference_mode(torch.is_inference_mode_enabled())(torch.no_grad()(work))
     if threads == 1:
         unrecorded(0)
@@ -135,14 +125,14 @@ def gradients(
 
 
 def tiles_in(x: Tensor) -> int:
-    """How many tiles images (N, C, H, W) have."""
+    """The number of tiles of images (N, C, H, W)."""
     return len(x) * math.ceil(x.shape[2] / 4) * math.ceil(x.shape[3] / 4)
 
 
 def sharers(x: Tensor, most: int = TILES) -> int:
-    """Threads that share the images: all, if there is enough for each, else one, whose operations use all.
+    """The number of threads to divide the images among: all if there is enough work for each, else one.
 
-    Each has a sum of its own over its tiles, (36, O, C), which must be small beside A e A^T of them, (36, tiles, O).
+    Each has its own sum over its tiles, (36, O, C), which must be small compared with A e A^T of them, (36, tiles, O).
     """
     threads = torch.get_num_threads()
     enough = tiles_in(x) >= threads * max(most // 2, x.shape[1])
@@ -150,9 +140,9 @@ def sharers(x: Tensor, most: int = TILES) -> int:
 
 
 class Tiles:
-    """Tiles of a few images at a time, in memory that serves for all images, so that it stays in the cache.
+    """Tiles of a few images at a time, in memory reused for all images, so that it stays in the cache.
 
-    So what a method returns is good until the next one is called; A e A^T until the next images.
+    A returned tensor is valid until the next call of a method; A e A^T until the next images.
     """
 
     def __init__(self, x: Tensor, *, outputs: int, most: int = TILES) -> None:
@@ -180,7 +170,7 @@ class Tiles:
         return self._transform(B.T, d, out=self.other)
 
     def add_up(self, e: Tensor, filters: Tensor, *, out: Tensor) -> None:
-        """B p B^T of the products p of gradients and filters, added up where tiles overlap: `out` (N, C, H, W)."""
+        """B p B^T of the products p of gradients and filters, summed where tiles overlap: `out` (N, C, H, W)."""
         images, _, height, width = out.shape
         products = torch.bmm(e, filters, out=shaped(self.other, 36, e.shape[1], self.channels))
         d = self._transform(B, products.view(6, 6, -1, self.channels), out=self.other)
@@ -194,7 +184,7 @@ class Tiles:
         out.copy_(whole[:, 1 : height + 1, 1 : width + 1].permute(0, 3, 1, 2))
 
     def _cut(self, images: Tensor, size: int) -> Tensor:
-        """Tiles of that size, four apart: (N, H, W, C) -> (size, size, tiles, C)."""
+        """Tiles of a size with a stride of four: (N, H, W, C) -> (size, size, tiles, C)."""
         views = images.unfold(1, size, 4).unfold(2, size, 4).permute(4, 5, 0, 1, 2, 3)
         return shaped(self.other, *views.shape).copy_(views).flatten(2, 4)
 
@@ -208,5 +198,5 @@ class Tiles:
 
 
 def shaped(room: Tensor, *shape: int) -> Tensor:
-    """As many numbers of a room as a shape has, in that shape."""
+    """The first numbers of `room`, a flat buffer, as a tensor of a shape."""
     return room[: math.prod(shape)].view(shape)

@@ -1,1 +1,1 @@
-"""Checkpoints: written together, found, checked and read."""
+"""Checkpoints: saving, finding, checking and reading them."""

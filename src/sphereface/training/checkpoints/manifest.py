@@ -1,11 +1,10 @@
 """The manifest of a checkpoint: its files with their hashes, which classes lie where, and the small state as JSON.
 
-A manifest is sealed: its last entry is the SHA-256 of all others, so that a changed field is seen as a changed file is.
-The seal guards against accidents; whoever can write the folder can also write a new seal.
+A manifest is sealed: its last entry is the SHA-256 of all others, which reveals changed fields as hashes reveal changed
+files. The seal protects against accidents; write access to the folder is enough to make a new seal.
 """
 
 import json
-import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,7 +17,7 @@ from sphereface.hashes import sha256_of
 
 NAME, FORMAT, SEAL = "manifest.json", 1, "seal"
 
-# Without dots and slashes before its ending, a name cannot lead out of its folder.
+# A name without dots and slashes before its ending cannot point outside its folder.
 FileName = Annotated[str, Field(pattern=r"^[a-z0-9_-]+\.safetensors$")]
 GROUP = r"^[a-z][a-z0-9_]*$"
 GroupName = Annotated[str, Field(pattern=GROUP)]
@@ -48,18 +47,18 @@ class ClassFile(StoredFile):
 
 
 class Layout(Record):
-    """What one class has in a tensor that is split by classes."""
+    """Type and shape of one class's row in a tensor that is split by classes."""
 
     dtype: str
     row: tuple[Annotated[int, Field(ge=0)], ...]  # the shape without its first dimension
 
 
 class CheckpointManifest(Record):
-    """All about a checkpoint but the tensors themselves."""
+    """The content of a checkpoint except its tensors."""
 
     format: Literal[1] = 1
     step: int = Field(ge=0)
-    time: str  # when it was saved, for people to read
+    time: str  # when it was saved; informative only
     state: dict[str, JsonValue]
     groups: dict[GroupName, StoredFile]
     classes: int = Field(ge=0)
@@ -73,18 +72,14 @@ class CheckpointManifest(Record):
         return (*self.groups.values(), *self.by_class, *self.by_rank)
 
     @model_validator(mode="after")
-    def _holds_each_class_once(self) -> "CheckpointManifest":
+    def _has_each_class_and_file_once(self) -> "CheckpointManifest":
         edges = [0, *(edge for file in self.by_class for edge in (file.first, file.last)), self.classes]
         joined = all(left == right for left, right in list(pairwise(edges))[::2])
         if self.layout and not (joined and edges == sorted(edges)):
             ranges = ", ".join(f"{file.first}-{file.last}" for file in self.by_class) or "none"
             raise UserError(f"class ranges are {ranges}; wanted each of {self.classes:,} classes once")
-        return self
-
-    @model_validator(mode="after")
-    def _names_each_file_once(self) -> "CheckpointManifest":
         if len({file.name for file in self.files}) < len(self.files):
-            raise UserError("a file is named twice")
+            raise UserError("a file is named twice; wanted each once")
         return self
 
 
@@ -94,56 +89,50 @@ def seal(manifest: CheckpointManifest) -> bytes:
 
 
 def unseal(data: bytes, source: Path) -> CheckpointManifest:
-    """The manifest that `seal` made these bytes of; anything else is an error, also where only blanks differ."""
+    """The manifest of sealed bytes; a difference of a single blank is an error."""
     body = _loaded(data)
     if body is None:
-        raise CheckpointError(f"{source}: damaged, or changed by hand")
+        raise CheckpointError(f"{source}: damaged, or changed by hand; restore it from a copy")
     if body.get("format") != FORMAT:
         raise NewerCheckpoint(
-            f"{source}: a checkpoint of format {body.get('format')!r}, this version knows {FORMAT}; update sphereface"
+            f"{source}: a checkpoint of format {body.get('format')!r}; wanted {FORMAT}: update sphereface"
         )
     try:
         return CheckpointManifest.model_validate(body)
     except ValidationError as error:
-        raise CheckpointError(f"{source}: {reason(error)}") from error
-
-
-def reason(error: ValidationError) -> str:
-    """The first thing that a record did not like, in one line."""
-    first = error.errors(include_url=False)[0]
-    place = ".".join(map(str, first["loc"]))
-    return re.sub(r"\s+", " ", f"{place}: {first['msg']}" if place else first["msg"])
+        raise CheckpointError(f"{source}: {one_line(error)}") from error
 
 
 def check_file(path: Path, file: StoredFile, *, verify: bool) -> None:
-    """Raise unless a file is there, as long as its manifest says and, if that is to be verified, with its hash."""
+    """Raise unless a file exists with its manifest's size and, with `verify`, its hash."""
     try:
         size = path.stat().st_size
         damaged = size == file.size and verify and sha256_of(path) != file.sha256
     except OSError as error:
         raise unreadable(path, error) from error
     if size != file.size:
-        raise CheckpointError(f"{path}: {size:,} bytes, its manifest says {file.size:,}")
+        raise CheckpointError(f"{path}: {size:,} bytes; wanted {file.size:,}, as its manifest says")
     if damaged:
-        raise CheckpointError(f"{path}: damaged, for its SHA-256 is not that of its manifest")
+        raise CheckpointError(f"{path}: damaged, its SHA-256 differs from its manifest's")
 
 
 def unreadable(path: Path, error: Exception) -> CheckpointError:
-    """What to raise where a file of a checkpoint cannot be read."""
-    return CheckpointError(f"{path}: it cannot be read ({one_line(error)})")
+    """The error for a file of a checkpoint that cannot be read."""
+    return CheckpointError(f"{path}: cannot be read ({one_line(error)})")
 
 
 def one_line(error: Exception) -> str:
-    """What went wrong, in one line."""
+    """The text of an error in one line; of a validation error, the first invalid field."""
     if isinstance(error, ValidationError):
-        return reason(error)
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        first = error.errors(include_url=False)[0]
+        text = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+    else:
+        text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return " ".join(text.split()) or type(error).__name__
 
 
 def _sealed(body: dict[str, Any]) -> bytes:
-    digest = sha256_of(_text(body))
-    return _text({**body, SEAL: digest})
+    return _text({**body, SEAL: sha256_of(_text(body))})
 
 
 def _text(body: dict[str, Any]) -> bytes:
@@ -151,7 +140,7 @@ def _text(body: dict[str, Any]) -> bytes:
 
 
 def _loaded(data: bytes) -> dict[str, Any] | None:
-    """What was sealed, or None where sealing it again gives other bytes."""
+    """The sealed fields, or None if sealing them again gives other bytes."""
     try:
         body = json.loads(data)
         if not isinstance(body, dict):

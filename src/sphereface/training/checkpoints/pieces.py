@@ -1,4 +1,4 @@
-"""What a run is made of, as named tensors and JSON for a checkpoint, and back: weights, optimizer, random numbers."""
+"""The state of a run as named tensors and JSON for a checkpoint, and back: weights, optimizer, random numbers."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,13 +10,13 @@ from torch import Tensor
 from sphereface.errors import UserError
 from sphereface.training.checkpoints.manifest import CheckpointError
 
-HOW = frozenset({"foreach", "fused", "capturable", "differentiable"})  # how an optimizer computes, and not what
+FLAGS = frozenset({"foreach", "fused", "capturable", "differentiable"})  # implementation, not hyperparameters
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
 @torch.no_grad()
 def fill(into: Mapping[str, Tensor], found: Mapping[str, Tensor], *, source: object) -> None:
-    """Copy saved tensors into those of a network or loss; if a name, shape or type differs, none is copied.
+    """Copy saved tensors into those of a network or loss; a difference in name, shape or type raises before any copy.
 
     >>> fill(net.state_dict(), checkpoint.group("net"), source=checkpoint.path)
     """
@@ -24,7 +24,7 @@ def fill(into: Mapping[str, Tensor], found: Mapping[str, Tensor], *, source: obj
         if _kind(into.get(name)) != _kind(found.get(name)):
             raise CheckpointError(
                 f"{source}: {name!r} is {_kind(found.get(name))}; wanted {_kind(into.get(name))}: "
-                "resume with the model, loss and options that the run began with"
+                "resume with the model, loss and options of the run"
             )
     for name, tensor in into.items():
         tensor.copy_(found[name])
@@ -38,7 +38,7 @@ class Packed(NamedTuple):
     """An optimizer's state."""
 
     shared: dict[str, Tensor]  # by "parameter/key"
-    by_class: dict[str, Tensor]  # those that are split by classes, as their parameters are
+    by_class: dict[str, Tensor]  # split by classes, as their parameters are
     settings: dict[str, JsonValue]
 
 
@@ -47,14 +47,13 @@ def pack_optimizer(
 ) -> Packed:
     """An optimizer's state by the names of its parameters; `by_class` names those that are split by classes."""
     names = _names(optimizer, parameters)
-    entries = {
-        f"{names[parameter]}/{key}": value for parameter, kept in optimizer.state.items() for key, value in kept.items()
-    }
+    states = {names[parameter]: state for parameter, state in optimizer.state.items()}
+    entries = {f"{name}/{key}": value for name, state in states.items() for key, value in state.items()}
     tensors = {place: value for place, value in entries.items() if isinstance(value, Tensor)}
     split = {
         place: tensor
         for place, tensor in tensors.items()
-        if (name := _owner(place)) in by_class and tensor.shape[:1] == parameters[name].shape[:1]
+        if (name := place.rpartition("/")[0]) in by_class and tensor.shape[:1] == parameters[name].shape[:1]
     }
     settings: dict[str, JsonValue] = {
         "groups": [_hyperparameters(group, names) for group in optimizer.param_groups],
@@ -73,10 +72,10 @@ def unpack_optimizer(
     *,
     source: object,
 ) -> None:
-    """Give an optimizer the state that `pack_optimizer` took.
+    """Restore the optimizer state that `pack_optimizer` returned.
 
-    `tensors` are the shared ones and this process's rows of those that are split, together. The optimizer may have its
-    parameters in another order than before, and another number of rows where they are split.
+    `tensors` are the shared ones and this process's rows of the split ones, together. The order of the optimizer's
+    parameters and the number of rows of split ones may differ from those at saving.
     """
     names = _names(optimizer, parameters)
     _agree("parameters", settings["shapes"], names.values(), source)
@@ -85,31 +84,32 @@ def unpack_optimizer(
         _check_shape(name, parameters[name], shape, parameters[name], source)
     state: dict[str, dict[str, Any]] = {}
     for place, tensor in tensors.items():
-        parameter = parameters[_owner(place)]
-        _check_shape(place, tensor, settings["tensors"][place], parameter, source)
-        state.setdefault(_owner(place), {})[_key(place)] = _laid_as(parameter, tensor)
+        name, _, key = place.rpartition("/")
+        _check_shape(place, tensor, settings["tensors"][place], parameters[name], source)
+        state.setdefault(name, {})[key] = _laid_as(parameters[name], tensor)
     for place, value in settings["values"].items():
-        state.setdefault(_owner(place), {})[_key(place)] = value
+        name, _, key = place.rpartition("/")
+        state.setdefault(name, {})[key] = value
     groups = [_restored(group, names, settings["groups"], source) for group in optimizer.param_groups]
-    optimizer.load_state_dict({"state": state, "param_groups": groups})  # which brings each tensor to its device
+    optimizer.load_state_dict({"state": state, "param_groups": groups})  # moves each tensor to its device
 
 
 def pack_rng(device: str | torch.device = "cpu") -> dict[str, Tensor]:
-    """Where torch's random numbers stand, on the CPU and on a CUDA device, as bytes."""
+    """The states of torch's random generators, on the CPU and on a CUDA device, as bytes."""
     device = torch.device(device)
     on_device = {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {}
     return {"cpu": torch.get_rng_state(), **on_device}
 
 
 def unpack_rng(tensors: Mapping[str, Tensor], device: str | torch.device = "cpu", *, source: object) -> None:
-    """Go on with torch's random numbers where they stood; those of a device that had none saved stay as they are."""
+    """Restore the states of torch's random generators; a device without a saved state keeps its own."""
     device = torch.device(device)
     try:
         torch.set_rng_state(tensors["cpu"])
         if device.type == "cuda" and "cuda" in tensors:
             torch.cuda.set_rng_state(tensors["cuda"], device)
     except (KeyError, TypeError, RuntimeError) as error:
-        raise CheckpointError(f"{source}: no state of torch's random numbers ({error})") from error
+        raise CheckpointError(f"{source}: no state of torch's random generators ({error})") from error
 
 
 def _names(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor]) -> dict[Tensor, str]:
@@ -122,34 +122,26 @@ def _names(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor]) -
     return {parameter: known[parameter] for parameter in order}
 
 
-def _owner(place: str) -> str:
-    return place.rpartition("/")[0]
-
-
-def _key(place: str) -> str:
-    return place.rpartition("/")[2]
-
-
 def _hyperparameters(group: Mapping[str, Any], names: Mapping[Tensor, str]) -> JsonValue:
-    others = {key: _json(value, key) for key, value in group.items() if key not in HOW | {"params"}}
+    others = {key: _json(value, key) for key, value in group.items() if key not in FLAGS | {"params"}}
     return {**others, "params": [names[parameter] for parameter in group["params"]]}
 
 
 def _restored(
     group: Mapping[str, Any], names: Mapping[Tensor, str], saved: Sequence[Mapping[str, Any]], source: object
 ) -> dict[str, Any]:
-    """A group of the optimizer with the hyperparameters that it had."""
+    """A group of the optimizer with its saved hyperparameters."""
     members = [names[parameter] for parameter in group["params"]]
     had = next((other for other in saved if set(other["params"]) == set(members)), None)
     if had is None:
-        raise CheckpointError(f"{source}: it has no group of exactly the parameters {', '.join(members)}")
-    # JSON has no tuples, and some optimizers insist on them.
+        raise CheckpointError(f"{source}: no optimizer group of exactly the parameters {', '.join(members)}")
+    # JSON has no tuples, and some optimizers require them.
     values = {key: tuple(had[key]) if isinstance(group.get(key), tuple) else had[key] for key in had}
     return {**group, **values, "params": members}
 
 
 def _shape(tensor: Tensor, *, split: bool) -> JsonValue:
-    """A shape, with None for as many rows as this process has classes."""
+    """A shape as JSON; None stands for the number of this process's classes."""
     return [None if split and place == 0 else size for place, size in enumerate(tensor.shape)]
 
 
@@ -160,7 +152,7 @@ def _check_shape(name: str, tensor: Tensor, saved: Sequence[int | None], paramet
 
 
 def _laid_as(parameter: Tensor, tensor: Tensor) -> Tensor:
-    """A copy of an optimizer's tensor; in memory it lies as its parameter does, or every step would be slower."""
+    """A copy of an optimizer's tensor in its parameter's memory format: another one makes every step slower."""
     if tensor.shape != parameter.shape:
         return tensor.clone()
     return torch.empty_like(parameter, dtype=tensor.dtype, requires_grad=False).copy_(tensor)
@@ -176,4 +168,4 @@ def _json(value: Any, place: str) -> JsonValue:
     try:
         return _JSON.validate_python(list(value) if isinstance(value, tuple) else value)
     except ValidationError as error:
-        raise UserError(f"{place!r} is {value!r}; wanted a tensor, or what JSON can hold") from error
+        raise UserError(f"{place!r} is {value!r}; wanted a tensor, or a value that JSON can hold") from error

@@ -1,11 +1,11 @@
-"""Checkpoints on the disk: found, checked, read, and removed when they are no longer wanted.
+"""Checkpoints on the disk: finding, checking, reading and removing them.
 
-    step-00000500/net.safetensors                                  a group of tensors that all processes share
+    step-00000500/net.safetensors                                  a group of tensors, the same on all processes
     step-00000500/classes-0000000000-0000100000.safetensors        rows of tensors that are split by classes
-    step-00000500/rank-00000.safetensors                           what one process has for itself
-    step-00000500/manifest.json                                    put in place last: without it a checkpoint is none
+    step-00000500/rank-00000.safetensors                           tensors of one process
+    step-00000500/manifest.json                                    written last: without it a checkpoint is unfinished
 
-Nothing is ever unpickled. `saving.py` writes them.
+`saving.py` writes them. Nothing is unpickled.
 """
 
 import re
@@ -48,14 +48,14 @@ DTYPES = {
 
 
 def newest_checkpoint(folder: Path, *, say: Say, verify: bool = True) -> "Checkpoint | None":
-    """The newest whole checkpoint, or None where none was ever finished; `say` hears of each that is passed over.
+    """The newest whole checkpoint, or None if none was ever finished; `say` gets a note for each that is skipped.
 
-    Where some were finished and none is whole any more, that is an error: nobody wants to start anew unasked.
+    If some were finished and all of these are damaged, that is an error: a run must not restart unasked.
     """
     broken: list[CheckpointError] = []
     for path in reversed(steps_in(folder)):
         if not (path / NAME).exists():
-            say(f"{path}: passed over, for it was never finished")
+            say(f"{path}: skipped, because it was never finished")
             continue
         try:
             return open_checkpoint(path, verify=verify)
@@ -63,7 +63,7 @@ def newest_checkpoint(folder: Path, *, say: Say, verify: bool = True) -> "Checkp
             raise
         except CheckpointError as error:
             broken.append(error)
-            say(f"checkpoint passed over: {error}")
+            say(f"checkpoint skipped: {error}")
     if broken:
         raise CheckpointError(
             f"{folder}: none of {len(broken)} checkpoints is whole, the newest because of {broken[0]}; "
@@ -73,20 +73,20 @@ def newest_checkpoint(folder: Path, *, say: Say, verify: bool = True) -> "Checkp
 
 
 def open_checkpoint(path: Path, *, verify: bool = True) -> "Checkpoint":
-    """A checkpoint whose files are there; `verify` reads them all and compares their hashes.
+    """A checkpoint with all its files; `verify` reads them all and compares their hashes.
 
-    Of several processes only one needs to verify.
+    With several processes, one that verifies is enough.
     """
     manifest = _read_manifest(path)
     if STEP.fullmatch(path.name) and _step(path) != manifest.step:
-        raise CheckpointError(f"{path}: its manifest is of step {manifest.step:,}; give the folder its old name again")
+        raise CheckpointError(f"{path}: its manifest is of step {manifest.step:,}; give the folder its old name back")
     for file in manifest.files:
         check_file(path / file.name, file, verify=verify)
     return Checkpoint(path, manifest)
 
 
 def prune(folder: Path, *, keep: int, best: int | None = None) -> None:
-    """Keep the last checkpoints that are whole, and the one of the best step; for rank 0 alone."""
+    """Remove the checkpoints before the last `keep` whole ones, except that of the best step; for rank 0 only."""
     if keep < 1:
         raise UserError(f"keep is {keep}; wanted at least 1")
     recent = [_step(path) for path in steps_in(folder) if _is_whole(path)][-keep:]
@@ -96,7 +96,7 @@ def prune(folder: Path, *, keep: int, best: int | None = None) -> None:
 
 
 def forget_after(folder: Path, step: int) -> None:
-    """Remove every checkpoint after a step, newest first: the run went back there; for rank 0 alone."""
+    """Remove every checkpoint after a step, newest first; for rank 0 only."""
     for path in reversed(steps_in(folder)):
         if _step(path) > step:
             _remove(path)
@@ -104,36 +104,36 @@ def forget_after(folder: Path, step: int) -> None:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint to read; its tensors come on the CPU."""
+    """A checkpoint to read; its tensors are loaded to the CPU."""
 
     path: Path
     manifest: CheckpointManifest
 
     @property
     def step(self) -> int:
-        """How many steps had been made."""
+        """The number of completed steps."""
         return self.manifest.step
 
     @property
     def state(self) -> dict[str, JsonValue]:
-        """What was given as `state`; treat it as read-only."""
+        """The `state` passed to `save_checkpoint`; treat it as read-only."""
         return self.manifest.state
 
     def group(self, name: str) -> dict[str, Tensor]:
         """A group of tensors."""
         if name not in self.manifest.groups:
             there = ", ".join(self.manifest.groups) or "none"
-            raise CheckpointError(f"{self.path}: it has no group {name!r}; there are {there}")
+            raise CheckpointError(f"{self.path}: no group {name!r}; there are {there}")
         return self._read(self.manifest.groups[name])
 
     def of_rank(self, rank: int) -> dict[str, Tensor] | None:
-        """What this process had for itself, or None where fewer processes saved it."""
+        """The `by_rank` tensors of a rank, or None if fewer processes saved the checkpoint."""
         return self._read(self.manifest.by_rank[rank]) if rank < len(self.manifest.by_rank) else None
 
     def rows(self, first: int, last: int) -> dict[str, Tensor]:
-        """Rows first to last - 1 of the tensors that are split by classes, from however many files they lie in."""
+        """Rows first to last - 1 of the tensors that are split by classes, from any number of files."""
         if not 0 <= first <= last <= self.manifest.classes:
-            raise UserError(f"rows {first} to {last} of {self.manifest.classes:,} classes; wanted some of them")
+            raise UserError(f"rows {first} to {last} of {self.manifest.classes:,} classes; wanted a range inside them")
         whole = {
             name: torch.empty((last - first, *layout.row), dtype=dtype_called(layout.dtype, self.path))
             for name, layout in self.manifest.layout.items()
@@ -156,19 +156,23 @@ class Checkpoint:
         try:
             with safe_open(path, "pt") as tensors:
                 for name, rows in into.items():
-                    found = tensors.get_slice(name)
-                    if found.get_shape() != [file.last - file.first, *rows.shape[1:]]:
+                    found, wanted = tensors.get_slice(name), [file.last - file.first, *rows.shape[1:]]
+                    if found.get_shape() != wanted:
                         raise CheckpointError(
-                            f"{path}: {name!r} has shape {found.get_shape()}; "
-                            f"wanted {[file.last - file.first, *rows.shape[1:]]}, as its manifest says"
+                            f"{path}: {name!r} has shape {found.get_shape()}; wanted {wanted}, as its manifest says"
                         )
-                    rows.copy_(_typed(found[low - file.first : high - file.first], rows.dtype, f"{path}: {name!r}"))
+                    values = found[low - file.first : high - file.first]
+                    if values.dtype != rows.dtype:
+                        raise CheckpointError(
+                            f"{path}: {name!r} has type {values.dtype}; wanted {rows.dtype}, as its manifest says"
+                        )
+                    rows.copy_(values)
         except (OSError, SafetensorError) as error:
             raise unreadable(path, error) from error
 
 
 def tidy(path: Path) -> None:
-    """Remove what a save left behind that did not come to its end; what somebody may want to look into stays."""
+    """Remove the files of an unfinished save; other files stay, also those of a damaged checkpoint."""
     if not (path / NAME).exists():
         shutil.rmtree(path)
         return
@@ -177,13 +181,13 @@ def tidy(path: Path) -> None:
     except CheckpointError:
         return
     for file in path.iterdir():
-        unfinished = file.suffix == ".safetensors" or file.name.startswith((f".{NAME}.", ".tmp"))  # safetensors' own
+        unfinished = file.suffix == ".safetensors" or file.name.startswith((f".{NAME}.", ".tmp"))  # as of safetensors
         if unfinished and file.name not in listed:
             file.unlink()
 
 
 def _remove(path: Path) -> None:
-    """Remove a checkpoint, its manifest first: if this is cut short, what remains is none."""
+    """Remove a checkpoint, its manifest first: interrupted, it leaves an unfinished one."""
     (path / NAME).unlink(missing_ok=True)
     flush(path)
     shutil.rmtree(path)
@@ -218,13 +222,7 @@ def _read_manifest(path: Path) -> CheckpointManifest:
 
 
 def dtype_called(name: str, source: object) -> torch.dtype:
-    """The type of numbers with such a name; a checkpoint may hold those of DTYPES."""
+    """The torch type of a name in DTYPES; others are an error."""
     if name not in DTYPES:
-        raise CheckpointError(f"{source}: type {name!r}; choose one of {', '.join(DTYPES)}")
+        raise CheckpointError(f"{source}: type is {name!r}; choose one of {', '.join(DTYPES)}")
     return DTYPES[name]
-
-
-def _typed(tensor: Tensor, dtype: torch.dtype, source: str) -> Tensor:
-    if tensor.dtype != dtype:
-        raise CheckpointError(f"{source} has type {tensor.dtype}; wanted {dtype}, as its manifest says")
-    return tensor

@@ -1,6 +1,6 @@
-"""Saving a checkpoint: all processes together or none, its files first, its manifest last.
+"""Saving a checkpoint: on all processes or on none, its files first, its manifest last.
 
-No file of an earlier checkpoint is ever written to.
+The files of earlier checkpoints are never written to.
 """
 
 import re
@@ -36,17 +36,17 @@ from sphereface.training.checkpoints.manifest import (
 )
 from sphereface.training.checkpoints.reading import Tensors, dtype_called, steps_in, tidy
 
-Gather = Callable[[Any], list[Any]]  # something for JSON in; what every process gave, in the order of ranks, out
+Gather = Callable[[Any], list[Any]]  # a value for JSON in; the values of all ranks, in order, out
 
 NOTHING: Tensors = MappingProxyType({})
 
 
 class CheckpointNotSaved(SphereFaceError, OSError):
-    """A checkpoint that could not be written, on whichever process it was; the earlier ones are as they were."""
+    """A checkpoint could not be written by one of the processes; the earlier ones are intact."""
 
 
 def alone(mine: Any) -> list[Any]:
-    """What every process gave, where there is one."""
+    """Gather of a single process."""
     return [mine]
 
 
@@ -65,14 +65,15 @@ def save_checkpoint(
 ) -> Path:
     """Save a checkpoint; when this returns, on any process, it is on the disk.
 
-    All processes call it together and see the same folder. `groups` and `state` are taken from rank 0. Each process
-    brings its rows (first, last) of the tensors that are split over `classes`, and in `by_rank` what it has for itself.
-    A checkpoint of the same step is replaced, and what a killed run left behind is removed. If any process fails, all
-    of them raise `CheckpointNotSaved`.
+    All processes call it together, with the same folder. `groups` and `state` are taken from rank 0. Each process
+    passes its rows (first, last) of the tensors that are split over `classes`, and in `by_rank` its own tensors.
+    A checkpoint of the same step is replaced, and unfinished files of a killed run are removed. If any process fails,
+    all of them raise `CheckpointNotSaved`.
     """
     path = folder / f"step-{step:08d}"
     shared = groups if rank == 0 else {}
-    save = _Save(path, _bytes(*shared.values(), by_class, by_rank), rank, gather)
+    needed = sum(tensor.nbytes for tensors in (*shared.values(), by_class, by_rank) for tensor in tensors.values())
+    save = _Save(path, needed, rank, gather)
     save.together(lambda: _prepare(path) if rank == 0 else None)
     shares = save.together(lambda: _write(path, shared, by_class, rows, classes, by_rank, rank).model_dump(mode="json"))
     save.together(lambda: _publish(path, step, classes, state, shares) if rank == 0 else None)
@@ -80,7 +81,7 @@ def save_checkpoint(
 
 
 class _Report(Record):
-    """How a process fared."""
+    """The result of one process's work, or its error."""
 
     made: JsonValue = None
     error: str | None = None
@@ -98,36 +99,33 @@ class _Save:
     gather: Gather
 
     def together(self, work: Callable[[], JsonValue]) -> list[JsonValue]:
-        """Do this process's part of the work, and hear how the others fared before anybody goes on."""
+        """Do this process's part of the work; returns all results, or raises on all processes if one failed."""
         failure = None
         try:
             mine = _Report(made=work(), needed=self.needed)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the others must hear of it, or they wait for ever
+        except Exception as error:  # noqa: BLE001 - any error must reach the other processes, or they wait forever
             failure = error
             free = _free(self.path) if isinstance(error, OSError | SafetensorError) else None
             mine = _Report(error=one_line(error), free=free, needed=self.needed)
-        everyone = [_Report.model_validate(report) for report in self.gather(mine.model_dump())]
-        failed = [(rank, report) for rank, report in enumerate(everyone) if report.error is not None]
+        reports = [_Report.model_validate(report) for report in self.gather(mine.model_dump())]
+        failed = [(rank, report) for rank, report in enumerate(reports) if report.error is not None]
         if failed:
-            self._clean()
-            raise CheckpointNotSaved(self._why(*failed[0], everyone)) from failure
-        return [report.made for report in everyone]
+            if self.rank == 0:
+                with suppress(OSError):  # the next save tries again
+                    tidy(self.path)
+            raise CheckpointNotSaved(self._why(*failed[0], reports)) from failure
+        return [report.made for report in reports]
 
-    def _why(self, rank: int, report: _Report, everyone: list[_Report]) -> str:
-        where = f" on process {rank} of {len(everyone)}" if len(everyone) > 1 else ""
-        needed = sum(other.needed for other in everyone)
+    def _why(self, rank: int, report: _Report, reports: list[_Report]) -> str:
+        where = f" on process {rank} of {len(reports)}" if len(reports) > 1 else ""
+        needed = sum(other.needed for other in reports)
         room = f": {needed:,} bytes were needed, {report.free:,} are free" if report.free is not None else ""
-        way_out = ", make room or keep fewer of them" if room else ""
+        way_out = ", free some space or keep fewer of them" if room else ""
         return f"{self.path}: checkpoint not saved, {report.error}{where}{room}; the earlier ones are intact{way_out}"
-
-    def _clean(self) -> None:
-        if self.rank == 0:
-            with suppress(OSError):  # what cannot be removed now, the next save removes
-                tidy(self.path)
 
 
 class _Share(Record):
-    """What one process wrote."""
+    """The files that one process wrote."""
 
     groups: dict[str, StoredFile]
     layout: dict[str, Layout]
@@ -155,12 +153,13 @@ def _write(
 ) -> _Share:
     for name in groups:
         if not re.fullmatch(GROUP, name):
-            raise UserError(f"a group is called {name!r}; wanted small letters, digits and _")
+            raise UserError(f"group name is {name!r}; wanted small letters, digits and _")
     first, last = rows
     for name, tensor in by_class.items():
         if not 0 <= first <= last <= classes or tensor.shape[:1] != (last - first,):
             raise UserError(
-                f"{name!r} of shape {tuple(tensor.shape)} for classes {first} to {last} of {classes}; wanted a row each"
+                f"{name!r} of shape {tuple(tensor.shape)} for classes {first} to {last} of {classes}; "
+                "wanted one row a class"
             )
     layout = {name: Layout(dtype=_name(tensor), row=tuple(tensor.shape[1:])) for name, tensor in by_class.items()}
     own = None
@@ -177,8 +176,8 @@ def _write(
 
 def _write_file(folder: Path, stem: str, tensors: Tensors) -> StoredFile:
     names = (f"{stem}.safetensors" if number == 1 else f"{stem}-{number}.safetensors" for number in count(1))
-    path = next(folder / name for name in names if not (folder / name).exists())  # an older one keeps its files
-    open_private(path).close()  # save_file replaces it by a file of 0600, or writes into it: an older safetensors
+    path = next(folder / name for name in names if not (folder / name).exists())  # files of an older checkpoint stay
+    open_private(path).close()  # save_file replaces it by a file of mode 0600; older safetensors write into it
     try:
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
         flush(path)
@@ -192,7 +191,7 @@ def _publish(path: Path, step: int, classes: int, state: Mapping[str, JsonValue]
     made = [_Share.model_validate(share) for share in shares]
     for rank, share in enumerate(made):
         if share.layout != made[0].layout or bool(share.own) != bool(made[0].own):
-            raise UserError(f"process {rank} brought other tensors by class or by rank than process 0; wanted the same")
+            raise UserError(f"process {rank} has other tensors by class or by rank than process 0; wanted the same")
     split = [share.classes for share in made if share.classes]
     manifest = CheckpointManifest(
         step=step,
@@ -204,7 +203,7 @@ def _publish(path: Path, step: int, classes: int, state: Mapping[str, JsonValue]
         by_class=tuple(sorted(split, key=lambda file: file.first)),
         by_rank=tuple(share.own for share in made if share.own),
     )
-    for file in manifest.files:  # other machines may have another disk under this name
+    for file in manifest.files:  # on several machines, the path may lead to different disks
         check_file(path / file.name, file, verify=False)
     flush(path)
     with whole_file(path / NAME, private=True) as out:
@@ -214,12 +213,7 @@ def _publish(path: Path, step: int, classes: int, state: Mapping[str, JsonValue]
 
 
 def _free(path: Path) -> int:
-    there = next(parent for parent in path.parents if parent.exists())
-    return shutil.disk_usage(there).free
-
-
-def _bytes(*groups: Tensors) -> int:
-    return sum(tensor.nbytes for tensors in groups for tensor in tensors.values())
+    return shutil.disk_usage(next(parent for parent in path.parents if parent.exists())).free
 
 
 def _name(tensor: Tensor) -> str:

@@ -1,1 +1,1 @@
-"""What a run shows: log, live line, report, preview."""
+"""Output of a run: log, live line, report, preview."""

@@ -1,10 +1,9 @@
-"""How a run goes, in one live line: loss, lambda, rate, speed and time left."""
+"""The progress of a run in one live line: loss, lambda, rate, speed and time left."""
 
 import math
 import time
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -19,13 +18,13 @@ class _Mark(NamedTuple):
 
 
 class Meter:
-    """Smoothed loss, speed and time left, from what the steps of a run report.
+    """Smoothed loss, speed and time left of a run.
 
-    Speed is that of the last half minute, whatever the run did in it.
+    Speed is the mean over the last half minute, with validations and checkpoints.
     """
 
     WINDOW = 30.0  # seconds
-    MEMORY = 0.98  # of the loss: about the last 50 reports count
+    MEMORY = 0.98  # of the loss: a mean over about 50 records
 
     def __init__(self, steps: int, *, start: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
         self.steps, self._clock = steps, clock
@@ -34,7 +33,7 @@ class Meter:
         self._latest = math.nan
 
     def see(self, step: int, loss: float, *, images: int) -> None:
-        """Hear of a step that is done, and of how many images were seen since the last report."""
+        """Record a completed step, and the number of images since the last record."""
         last = self._marks[-1]
         self._marks.append(_Mark(self._clock(), step, last.images + images))
         while len(self._marks) > 2 and self._marks[1].time <= self._marks[-1].time - self.WINDOW:
@@ -45,42 +44,42 @@ class Meter:
             self._weight = self.MEMORY * self._weight + (1 - self.MEMORY)
 
     def rewind(self, step: int) -> None:
-        """Hear that the run went back to a step: what is smoothed begins anew."""
+        """Restart all means at an earlier step, after a rollback."""
         self._marks = deque([_Mark(self._clock(), step, 0)])
         self._sum = self._weight = 0.0
 
     @property
     def step(self) -> int:
-        """The last step that was heard of."""
+        """The last recorded step."""
         return self._marks[-1].step
 
     @property
     def loss(self) -> float:
-        """The smoothed loss; one that is not finite shows as it is, and does not stay in the mean."""
+        """The smoothed loss; a last loss that is not finite is returned as it is, and left out of the mean."""
         return self._sum / self._weight if math.isfinite(self._latest) and self._weight else self._latest
 
     @property
     def images_per_second(self) -> float:
-        """How fast the run is; nan at first."""
+        """Images per second; nan at first."""
         first, last = self._marks[0], self._marks[-1]
         return (last.images - first.images) / (last.time - first.time) if last.time > first.time else math.nan
 
     @property
     def seconds_left(self) -> float:
-        """How long the rest takes at this speed; nan at first."""
+        """Seconds for the remaining steps at this speed; nan at first."""
         first, last = self._marks[0], self._marks[-1]
         done = last.step - first.step
         return (self.steps - last.step) * (last.time - first.time) / done if done > 0 else math.nan
 
 
 class LiveLine:
-    """One line on standard error that says how a run goes; where that is no terminal, a line every `every` seconds.
+    """One line of progress on standard error; without a terminal, a new line every `every` seconds.
 
     >>> with LiveLine(steps=28_000) as line:
     ...     line.update(1, loss=9.2, lr=0.1, images=128, lambda_=892.9)
     """
 
-    REFRESH = 0.2  # seconds: a line that changes faster cannot be read
+    REFRESH = 0.2  # seconds between changes of the line
 
     def __init__(
         self,
@@ -100,7 +99,7 @@ class LiveLine:
         self._live: Live | None = None
 
     def update(self, step: int, *, loss: float, lr: float, images: int, lambda_: float | None = None) -> None:
-        """Hear of a step that is done; `images` were seen since the last report."""
+        """Record a completed step; `images` is their number since the last record."""
         self.meter.see(step, loss, images=images)
         now = self._clock()
         if now < self._due and step < self.meter.steps:
@@ -110,7 +109,7 @@ class LiveLine:
         self._show()
 
     def say(self, text: str) -> None:
-        """Say something that stays, above the line."""
+        """Print a line of text above the live line."""
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _show(self) -> None:
@@ -126,21 +125,19 @@ class LiveLine:
         if self._console.is_terminal:
             from rich.live import Live
 
-            # No thread of its own, for the loader may fork; and standard output stays for results.
+            # Without a refresh thread, because the loader may fork; standard output is for results.
             self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False)
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None
 
 
 def describe(meter: Meter, *, lr: float, lambda_: float | None = None) -> str:
-    """How a run goes, in one line."""
+    """The progress of a run as one line of text."""
     speed = meter.images_per_second
     parts = [
         f"step {meter.step:,}/{meter.steps:,}",
@@ -154,7 +151,7 @@ def describe(meter: Meter, *, lr: float, lambda_: float | None = None) -> str:
 
 
 def clock_time(seconds: float) -> str:
-    """A length of time as hours:minutes:seconds.
+    """A duration as hours:minutes:seconds.
 
     >>> clock_time(3725)
     '1:02:05'

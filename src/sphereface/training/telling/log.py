@@ -1,6 +1,6 @@
-"""What a run writes down while it runs: a log that survives a kill, and TensorBoard for those who like it.
+"""The log of a run, which survives a kill, and TensorBoard on request.
 
-docs/reference/training-log.md says what the lines of `log.jsonl` hold.
+docs/reference/training-log.md describes the lines of `log.jsonl`.
 """
 
 import json
@@ -24,12 +24,12 @@ from sphereface.progress import Say
 LOG, BOARD = "log.jsonl", "tensorboard"
 Kind = Literal["start", "resume", "step", "validation", "checkpoint", "rollback", "note", "end"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-EVENTS = ("resume", "rollback", "note")  # what happened stays true when its steps are taken back
+EVENTS = ("resume", "rollback", "note")  # kept when a rollback voids the steps around them
 Entry = dict[str, Any]
 
 
 def versions(device: str | torch.device = "cpu") -> dict[str, str]:
-    """What a run was made with, for its first line."""
+    """Versions of the software, system and device, for the first line of a log."""
     device = torch.device(device)
     found = {
         "sphereface": sphereface.__version__,
@@ -46,17 +46,16 @@ def versions(device: str | torch.device = "cpu") -> dict[str, str]:
 
 
 def to_stderr(text: str) -> None:
-    """Say a line where it is not taken for a result."""
+    """Write a line to standard error, apart from results."""
     sys.stderr.write(f"{text}\n")
 
 
 class RunLog:
     """The log of a run, one JSON object a line in its folder's `log.jsonl`; one process writes it.
 
-    A line is with the system as soon as it is written, so a killed run loses none, and a half-written one is cut off
-    when the log is opened again. `resume` is the step that a run goes on from: what the log holds beyond it is void;
-    `told` is said with it.
-    A full disk costs lines of the log and not the run: `say` hears of it once.
+    Lines are unbuffered, so a killed run loses none, and a half-written one is cut off when the log is opened again.
+    `resume` is the step at which a run continues: lines of later steps are void; `fields` go into the line of the
+    resume. A full disk leaves a gap in the log and does not stop the run: `say` gets one note.
 
     >>> with RunLog(run) as log:
     ...     log.write("step", 100, {"loss": 3.2, "lr": 0.1, "lambda": 76.9})
@@ -68,7 +67,7 @@ class RunLog:
         *,
         tensorboard: bool = False,
         resume: int | None = None,
-        told: Mapping[str, Any] | None = None,
+        fields: Mapping[str, Any] | None = None,
         say: Say = to_stderr,
     ) -> None:
         self.folder = Path(folder)
@@ -79,33 +78,32 @@ class RunLog:
         self._size = _cut_half_line(self.path)
         self._file = self.path.open("ab", buffering=0)
         if resume is not None:
-            self.write("resume", resume, told)
+            self.write("resume", resume, fields)
         if tensorboard:
             self._board = self._open_board(resume)
 
     def _open_board(self, resume: int | None) -> "Board | None":
         try:
-            return Board(self.folder / BOARD, purge=(resume or 0) + 1)  # also what a run before it left
+            return Board(self.folder / BOARD, purge=(resume or 0) + 1)  # hides also the steps of an earlier run
         except ImportError:
-            why = "tensorboard is not installed: pip install 'sphereface[train]'"
+            reason = "tensorboard is not installed: pip install 'sphereface[train]'"
         except OSError as error:
-            why = f"tensorboard cannot write to {error.filename} ({error.strerror})"
-        text = f"{why}; log.jsonl has the same numbers"
+            reason = f"tensorboard cannot write to {error.filename} ({error.strerror})"
+        text = f"{reason}; log.jsonl has the same numbers"
         self.write("note", resume or 0, {"text": text})
         self._say(text)
         return None
 
     def write(self, kind: Kind, step: int, values: Mapping[str, Any] | None = None) -> None:
-        """Append a line; numbers that are not finite become null. A step is how many are done: the first is 1."""
+        """Append a line; numbers that are not finite become null. `step` counts completed steps: the first is 1."""
         if kind not in KINDS:
             raise UserError(f"unknown kind {kind!r}; choose one of {', '.join(KINDS)}")
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        head = {"kind": kind, "step": step, "time": now}
-        entry = {**head, **_plain(values or {}), **head}  # these three come first, and nothing else is called so
+        head = {"kind": kind, "step": step, "time": datetime.now(UTC).isoformat(timespec="milliseconds")}
+        entry = {**head, **_plain(values or {}), **head}  # head comes first, and values cannot replace it
         line = json.dumps(entry, ensure_ascii=False, allow_nan=False).encode(errors="backslashreplace") + b"\n"
         self._append(line, to_disk=kind in ("checkpoint", "rollback", "end"))
         if self._board is not None:
-            self._tell_board(kind, step, entry)
+            self._write_to_board(kind, step, entry)
 
     def _append(self, line: bytes, *, to_disk: bool) -> None:
         try:
@@ -117,12 +115,12 @@ class RunLog:
                 sync(self._file.fileno())
             self._failed = False
         except OSError as error:
-            self._file.truncate(self._size)  # half a line would spoil the next
+            self._file.truncate(self._size)  # half a line would damage the next
             if not self._failed:
-                self._say(f"{self.path}: cannot be written ({error.strerror}); the run goes on, its log has a gap")
+                self._say(f"{self.path}: cannot be written ({error.strerror}); the run continues, its log has a gap")
             self._failed = True
 
-    def _tell_board(self, kind: Kind, step: int, entry: Entry) -> None:
+    def _write_to_board(self, kind: Kind, step: int, entry: Entry) -> None:
         assert self._board is not None
         try:
             if kind == "rollback":
@@ -130,9 +128,8 @@ class RunLog:
                 self._board = Board(self._board.folder, purge=step + 1)
             self._board.tell(kind, step, entry)
         except OSError as error:
-            self._say(
-                f"{self._board.folder}: cannot be written ({error.strerror}); the run goes on without TensorBoard"
-            )
+            reason = f"{self._board.folder}: cannot be written ({error.strerror})"
+            self._say(f"{reason}; the run continues without TensorBoard")
             self._board = None
 
     def close(self) -> None:
@@ -149,7 +146,7 @@ class RunLog:
 
 
 def _cut_half_line(path: Path) -> int:
-    """Leave only whole lines in a log that a kill may have cut off; returns its size."""
+    """Cut a half-written last line off a log; returns its size."""
     if not path.exists():
         return 0
     with path.open("r+b") as file:
@@ -159,7 +156,7 @@ def _cut_half_line(path: Path) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON takes it: arrays and tuples are lists, paths are text, what is not finite is null."""
+    """A value for JSON: arrays and tuples become lists, paths text, numbers that are not finite null."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, np.ndarray | np.generic | torch.Tensor):
@@ -172,11 +169,10 @@ def _plain(value: Any) -> Any:
 
 
 def read_log(folder: str | Path) -> list[Entry]:
-    """The true history of a run, oldest line first.
+    """The valid entries of a run's log, oldest first.
 
-    A resume at step S makes void what was told before of later steps, for they are done again; so does a rollback, but
-    that it and other events happened stays. A run that started anew has no history before. A half-written last line is
-    left out.
+    A resume at step S voids earlier entries of later steps, because these steps are repeated; a rollback does too, but
+    keeps the EVENTS. A `start` voids all entries before it. A half-written last line is left out.
     """
     history: list[Entry] = []
     for entry in _entries(Path(folder) / LOG):
@@ -184,14 +180,14 @@ def read_log(folder: str | Path) -> list[Entry]:
         if kind == "start":
             history = []
         elif kind in ("resume", "rollback"):
-            stays = EVENTS if kind == "rollback" else ()
-            history = [old for old in history if old["step"] <= step or old["kind"] in stays]
+            kept = EVENTS if kind == "rollback" else ()
+            history = [old for old in history if old["step"] <= step or old["kind"] in kept]
         history.append(entry)
     return history
 
 
 def last_rollback(folder: str | Path, step: int) -> Entry | None:
-    """The last rollback that a run which goes on from a step has behind it; None if there is none, or no sound log."""
+    """The last rollback before a run that resumes at a step; None if there is none, or no valid log."""
     try:
         history = read_log(folder)
     except DataFormatError:
@@ -205,21 +201,21 @@ def _entries(path: Path) -> list[Entry]:
     except OSError as error:
         raise DataFormatError(f"{path}: cannot be read ({error.strerror}); wanted the folder of a run") from error
     found = []
-    for number, line in enumerate(data.split(b"\n")[:-1], 1):  # what follows the last newline is no whole line
+    for number, line in enumerate(data.split(b"\n")[:-1], 1):  # the text after the last newline is half a line
         try:
             entry = json.loads(line)
         except ValueError:
             entry = None
         if not isinstance(entry, dict) or entry.get("kind") not in KINDS or not isinstance(entry.get("step"), int):
-            raise DataFormatError(f"{path}: line {number} is no line of a log; remove it, the others stay true")
+            raise DataFormatError(f"{path}: line {number} is not a line of a log; remove it, the others stay valid")
         found.append(entry)
     return found
 
 
 class Board:
-    """The numbers of a run as TensorBoard shows them; an ImportError says that it is not there.
+    """The numbers of a run for TensorBoard; an ImportError if it is not installed.
 
-    What an earlier part of the run wrote from step `purge` on is no longer shown.
+    Numbers that an earlier part of the run wrote from step `purge` on are no longer shown.
     """
 
     def __init__(self, folder: Path, *, purge: int) -> None:
@@ -229,7 +225,7 @@ class Board:
         self._writer = SummaryWriter(str(folder), purge_step=purge)
 
     def tell(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
-        """Show the numbers of a step or a validation."""
+        """Write the numbers of a step or a validation."""
         if kind in ("step", "validation"):
             for name, value in _scalars(values):
                 self._writer.add_scalar(f"{kind}/{name}", value, step)
@@ -237,12 +233,12 @@ class Board:
             self._writer.flush()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining numbers, and close the file."""
         self._writer.close()
 
 
 def _scalars(values: Mapping[str, Any], above: str = "") -> list[tuple[str, float]]:
-    """The numbers among some values, those within others under a path."""
+    """The numbers among some values; nested ones are named by their path."""
     found = []
     for name, value in values.items():
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Results told: as text or as one JSON object, and with --out as result.json and report.html."""
+"""The result of a protocol: printed as text or as one JSON object, and with --out as result.json and report.html."""
 
 import json
 import math
@@ -19,11 +19,11 @@ RESULT = "result.json"
 
 
 def check_out(out: Path | None) -> None:
-    """Refuse a folder that cannot be one, or a report that cannot be drawn, before the long part."""
+    """Raise before the evaluation if --out is not a folder, or if matplotlib is missing for the report."""
     if out is None:
         return
     if out.exists() and not out.is_dir():
-        raise UserError(f"{out}: no folder; wanted one for {RESULT} and report.html")
+        raise UserError(f"--out {out} is a file; wanted a folder for {RESULT} and report.html")
     from sphereface.reports.figures import require_matplotlib
 
     require_matplotlib()
@@ -32,7 +32,7 @@ def check_out(out: Path | None) -> None:
 def tell(
     context: typer.Context,
     result: "Result",
-    told: dict[str, Any],
+    payload: dict[str, Any],
     text: str,
     *,
     title: str,
@@ -40,8 +40,8 @@ def tell(
     as_json: bool,
     groups: "GroupReport | None" = None,
 ) -> None:
-    """Print a result, `told` for programs or `text` for people, and write it down where that is asked for."""
-    content = json.dumps(finite(told), indent=2, allow_nan=False)
+    """Print a result, as the JSON of `payload` or as `text`, and write JSON and report into `out`."""
+    content = json.dumps(finite(payload), indent=2, allow_nan=False)
     if out is not None:
         from sphereface.data.files.writing import whole_file
         from sphereface.evaluation.pages import write_report
@@ -55,14 +55,14 @@ def tell(
 
 
 def command_line(context: typer.Context) -> str:
-    """What was typed."""
+    """The command line as typed."""
     return shlex.join(["sphereface", *(context.find_root().obj or sys.argv[1:])])
 
 
-def finite(told: Any) -> Any:
-    """The same without numbers that JSON does not have: an infinite threshold is null."""
-    if isinstance(told, dict):
-        return {name: finite(value) for name, value in told.items()}
-    if isinstance(told, list | tuple):
-        return [finite(value) for value in told]
-    return None if isinstance(told, float) and not math.isfinite(told) else told
+def finite(value: Any) -> Any:
+    """The same value with None for numbers that JSON does not have, such as an infinite threshold."""
+    if isinstance(value, dict):
+        return {name: finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
