@@ -189,6 +189,22 @@ def _keep(named: "MutableSequence[ValueInfoProto] | MutableSequence[TensorProto]
             del named[place]
 
 
+def add_slopes(graph: "GraphProto", name: str, a: Float32) -> None:
+    """Add the constants that `prelu` reads: a slope for each channel."""
+    add_constant(graph, f"{name}/a", a.reshape(-1, 1, 1, 1))
+    add_constant(graph, f"{name}/1-a", 1 - a.reshape(-1, 1, 1, 1))
+
+
+def prelu(x: str, slope: str, y: str, *, channels: int) -> "list[NodeProto]":
+    """PReLU with a slope per channel as y = a x + (1 - a) max(x, 0)."""
+    return [
+        operation("Relu", [x], f"{y}/relu"),
+        operation("Conv", [x, f"{slope}/a"], f"{y}/ax", group=channels),
+        operation("Conv", [f"{y}/relu", f"{slope}/1-a"], f"{y}/rest", group=channels),
+        operation("Add", [f"{y}/ax", f"{y}/rest"], y),
+    ]
+
+
 def _replace_prelus(graph: "GraphProto") -> None:
     """Write each PReLU that has a slope per channel as y = a x + (1 - a) max(x, 0)."""
     from onnx import numpy_helper
@@ -200,17 +216,11 @@ def _replace_prelus(graph: "GraphProto") -> None:
             nodes.append(node)
             continue
         (x, slope), y = node.input, node.output[0]
-        a = numpy_helper.to_array(slopes[slope]).reshape(-1, 1, 1, 1)
+        a = numpy_helper.to_array(slopes[slope])
         if slope not in replaced:
-            add_constant(graph, f"{slope}/a", a)
-            add_constant(graph, f"{slope}/1-a", 1 - a)
+            add_slopes(graph, slope, a)
             replaced.add(slope)
-        nodes += [
-            operation("Relu", [x], f"{y}/relu"),
-            operation("Conv", [x, f"{slope}/a"], f"{y}/ax", group=len(a)),
-            operation("Conv", [f"{y}/relu", f"{slope}/1-a"], f"{y}/rest", group=len(a)),
-            operation("Add", [f"{y}/ax", f"{y}/rest"], y),
-        ]
+        nodes += prelu(x, slope, y, channels=a.size)
     del graph.node[:]
     graph.node.extend(nodes)
 

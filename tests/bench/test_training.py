@@ -10,7 +10,6 @@ from threading import Timer
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from sphereface.bench import training, turns
 from sphereface.cli import main
@@ -18,7 +17,6 @@ from sphereface.data.formats.sets import open_set
 from sphereface.data.manifest import require_faces
 from sphereface.errors import JobFailed
 from sphereface.loading.ready import CACHE_BYTES
-from sphereface.models import create_model
 
 
 @pytest.fixture
@@ -172,17 +170,6 @@ def test_an_unknown_network_is_refused_before_anything_starts(capsys):
         main(["bench", "training", "--network", "sphereface5"])
     assert left.value.code == 2
     assert "unknown model 'sphereface5'" in capsys.readouterr().err
-
-
-def test_what_people_write_today_has_the_layers_of_torch():
-    ours = create_model("sphereface10", width=0.25).eval()
-    faces = torch.rand(2, 3, 112, 96)
-    with torch.no_grad():
-        expected = ours(faces)
-        theirs = training.with_torchs_layers(ours)
-        assert torch.equal(theirs(faces), expected)
-    kinds = [type(module) for module in theirs.modules() if isinstance(module, nn.PReLU | nn.Conv2d)]
-    assert kinds == 10 * [nn.Conv2d, nn.PReLU]
 
 
 def test_each_network_has_the_batch_of_its_recipe_unless_another_is_asked_for(monkeypatch):

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -172,3 +173,10 @@ def test_a_set_is_converted_and_comes_back(tmp_path):
     ran = run("data", "convert", str(source), str(tmp_path / "back"), "--to", "folder")
     assert ran.returncode == 2
     assert ran.stderr.count("\n") <= 2
+
+
+def test_a_shell_completes_verbs():
+    asked = {"_SPHEREFACE_COMPLETE": "complete_bash", "COMP_WORDS": "sphereface evaluate l", "COMP_CWORD": "2"}
+    command = [sys.executable, "-c", "import sys; sys.argv[0] = 'sphereface'; from sphereface.cli import main; main()"]
+    done = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["lfw"], done.stderr

@@ -27,8 +27,6 @@ from sphereface.errors import JobFailed
 from sphereface.loading import Batch, FaceLoader
 from sphereface.loading.ready import CACHE_BYTES
 from sphereface.models import create_model
-from sphereface.models.cpu.prelu import PReLU
-from sphereface.models.cpu.winograd import Conv3x3
 from sphereface.models.spherefacenet import HEIGHT, WIDTH
 from sphereface.progress import Say, mute
 from sphereface.training.allocation import keep_freed_memory
@@ -51,7 +49,7 @@ def plain_loop(task: Task, turns: Turns) -> None:
     """A common training loop: default memory format, torch's layers, linear layer, cross-entropy, default SGD."""
     config = task.config
     images, labels = tensors_in_memory(task)
-    net = with_torchs_layers(create_model(config.model, **config.architecture.model_dump(exclude={"name"})).train())
+    net = create_model(config.model, **config.architecture.model_dump(exclude={"name"})).train()
     head = nn.Linear(config.features, task.classes)
     optimizer = torch.optim.SGD(
         [*net.parameters(), *head.parameters()],
@@ -64,21 +62,6 @@ def plain_loop(task: Task, turns: Turns) -> None:
         value.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     require_finite(value)
-
-
-def with_torchs_layers(net: nn.Module) -> nn.Module:
-    """The network with torch's convolutions and PReLU instead of ours."""
-    for layers in [module for module in net.modules() if isinstance(module, nn.Sequential)]:
-        for place, layer in enumerate(layers):
-            if isinstance(layer, PReLU):
-                layers[place] = nn.PReLU(layer.num_parameters)
-            elif isinstance(layer, Conv3x3):
-                layers[place] = nn.Conv2d(
-                    layer.in_channels, layer.out_channels, 3, stride=layer.stride[0], padding=1,
-                    bias=layer.bias is not None,
-                )  # fmt: skip
-                layers[place].load_state_dict(layer.state_dict())
-    return net
 
 
 def bare_loop(task: Task, turns: Turns) -> None:

@@ -8,6 +8,7 @@ from sphereface.engines.convert import as_onnx
 from sphereface.engines.onnxruntime import OnnxNetwork
 from sphereface.engines.torch import TorchNetwork
 from sphereface.errors import ModelFileError, UserError
+from sphereface.graphs import Fitted
 from sphereface.zoo import ModelFile
 
 Engine = Literal["onnxruntime", "torch"]
@@ -47,5 +48,5 @@ def open_network(file: ModelFile, engine: Engine, *, threads: int | None = None,
     """The network of a model file, run by an engine."""
     if engine == "torch":
         return TorchNetwork(file, threads=threads, device=device)
-    content = file.content if file.kind == ".onnx" else as_onnx(file)
+    content = file.content if file.kind == ".onnx" else Fitted(as_onnx(file), integers=False)
     return OnnxNetwork(content, threads=threads, source=str(file.path))

@@ -18,13 +18,13 @@ from sphereface.contract import METADATA_KEY, STAGES, Architecture, Card, broken
 from sphereface.data.files.writing import whole_file
 from sphereface.errors import ModelFileError
 from sphereface.faces.warp import CROPS
-from sphereface.graphs import add_constant, new_model, operation, written
+from sphereface.graphs import add_constant, add_slopes, new_model, operation, prelu, written
 from sphereface.zoo import ModelFile
 
 if TYPE_CHECKING:
     from onnx import GraphProto
 
-VERSION = 3  # of the graphs written here; cached files of other versions are ignored
+VERSION = 4  # of the graphs written here; cached files of other versions are ignored
 EPSILON = 1e-5  # torch's, in a batch norm
 TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 
@@ -163,9 +163,8 @@ class _Writer:
 
     def prelu(self, x: str, name: str) -> None:
         """PReLU with a slope for each channel."""
-        slopes = self.take(f"{name}.weight", (self.channels,)).reshape(-1, 1, 1)
-        add_constant(self.graph, f"{name}.weight", slopes)
-        self.graph.node.append(operation("PRelu", [x, f"{name}.weight"], name))
+        add_slopes(self.graph, f"{name}.weight", self.take(f"{name}.weight", (self.channels,)))
+        self.graph.node.extend(prelu(x, f"{name}.weight", name, channels=self.channels))
 
     def take(self, name: str, shape: tuple[int, ...]) -> Float32:
         """Remove and return a tensor; raise unless it is there with this shape."""

@@ -18,8 +18,8 @@ class OnnxNetwork:
     Faces are cast to the type of the graph's input, float32 or float16; features are float32.
     """
 
-    def __init__(self, content: bytes, *, threads: int | None = None, source: str = "model") -> None:
-        """`content` is that of an ONNX file, which `source` names in errors."""
+    def __init__(self, content: bytes | Fitted, *, threads: int | None = None, source: str = "model") -> None:
+        """`content` is that of an ONNX file, which `source` names in errors, or a network fitted to this runtime."""
         self.source = source
         self.batch: int | None = None
         self._open(content, threads, free_batch=True)
@@ -34,9 +34,10 @@ class OnnxNetwork:
         rows = [self._run(inputs[start : start + step]) for start in range(0, len(inputs), step)]
         return np.concatenate(rows) if rows else np.zeros((0, 0), np.float32)
 
-    def _open(self, content: bytes, threads: int | None, *, free_batch: bool) -> None:
+    def _open(self, content: bytes | Fitted, threads: int | None, *, free_batch: bool) -> None:
         try:
-            self._session = session(for_onnxruntime(content, free_batch=free_batch), threads)
+            fitted = content if isinstance(content, Fitted) else for_onnxruntime(content, free_batch=free_batch)
+            self._session = session(fitted, threads)
         except ModelFileError as error:
             raise ModelFileError(f"{self.source}: {error}") from error
         inputs = self._session.get_inputs()

@@ -14,6 +14,7 @@ from sphereface.contract import Card
 from sphereface.embed.embedder import Embedder
 from sphereface.engines.torch import run_network
 from sphereface.losses import FaceLoss
+from sphereface.models.cpu import speed_up_
 from sphereface.models.inputs import to_input
 from sphereface.models.spherefacenet import SphereFaceNet
 
@@ -61,6 +62,7 @@ def fit(
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> None:
     """Train a network and its loss on faces (N, 3, 112, 96) uint8; the same seed gives the same weights."""
+    speed_up_(net)
     net.to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
     loss.train()
     head = {"params": list(loss.parameters()), "lr": budget.lr, "weight_decay": budget.weight_decay}

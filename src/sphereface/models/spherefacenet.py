@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from sphereface.contract import STAGES as STAGES
 from sphereface.contract import Architecture
 from sphereface.errors import UserError
-from sphereface.models.cpu.prelu import PReLU
-from sphereface.models.cpu.winograd import Conv3x3
 
 WIDTHS = (64, 128, 256, 512)
 HEIGHT, WIDTH = 112, 96
@@ -94,7 +92,7 @@ class SphereFaceNet(nn.Module):
 
 def convolution(channels: int, width: int, *, stride: int, bias: bool, batch_norm: bool) -> list[nn.Module]:
     """A 3x3 convolution, optionally batch norm, and a PReLU with one slope per channel."""
-    layers: list[nn.Module] = [Conv3x3(channels, width, stride=stride, bias=bias)]
+    layers: list[nn.Module] = [nn.Conv2d(channels, width, 3, stride=stride, padding=1, bias=bias)]
     if batch_norm:
         layers.append(nn.BatchNorm2d(width))
-    return [*layers, PReLU(width)]
+    return [*layers, nn.PReLU(width)]

@@ -14,6 +14,7 @@ from sphereface.errors import ContractMismatch
 from sphereface.losses import FaceLoss, create_loss
 from sphereface.losses.classifier import ASoftmax, Classifier
 from sphereface.models import create_model, load_model
+from sphereface.models.cpu import speed_up_
 from sphereface.models.spherefacenet import SphereFaceNet
 from sphereface.progress import Say
 from sphereface.training.checkpoints.pieces import fill, pack_optimizer, pack_rng, unpack_optimizer, unpack_rng
@@ -137,6 +138,7 @@ def build_learner(config: TrainConfig, classes: int, device: torch.device, init:
         net.load_state_dict(load_model(init).state_dict())
     shard = {"shard": (parallel.rank(), parallel.ranks())} if config.classifier == "sharded" else {}
     loss = create_loss(config.loss, config.features, classes, **config.options(), **shard)
+    speed_up_(net)
     net.to(device=device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
     loss.to(device).train()
     scaler = LossScale(enabled=config.precision == "float16")

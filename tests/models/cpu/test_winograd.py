@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from sphereface.models import create_model
+from sphereface.models.cpu import speed_up_
 from sphereface.models.cpu.winograd import A, B, Conv3x3, G, Tiles, gradients, sharers
 
 # images, C, O, H, W
@@ -174,7 +175,8 @@ def test_a_backward_pass_may_run_under_other_modes_than_the_forward_pass(images,
 
 def test_gradients_are_those_of_differences_and_have_gradients_themselves():
     torch.manual_seed(0)
-    layer = Conv3x3(2, 3, fewest=1, tiles=1).double()
+    layer = Conv3x3(2, 3).double()
+    layer.fewest = layer.tiles = 1
     x = torch.randn(2, 2, 3, 4, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(3, 2, 3, 3, dtype=torch.float64, requires_grad=True)
     bias = torch.randn(3, dtype=torch.float64, requires_grad=True)
@@ -229,6 +231,7 @@ def test_a_network_trains_with_it_as_it_does_with_torchs(threads, two_threads):
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     net = create_model("sphereface20", width=0.25, features=8)
+    speed_up_(net)
     faces = torch.rand(4, 3, 112, 96) * 2 - 1
     assert sharers(torch.empty(4, 16, 56, 48), 8) == threads  # in the first stage
     found = []

@@ -42,11 +42,10 @@ class Conv3x3(nn.Conv2d):
     That takes at least `fewest` input and output channels; gradients are computed for about `tiles` tiles at a time.
     """
 
-    def __init__(
-        self, channels: int, width: int, *, stride: int = 1, bias: bool = True, fewest: int = FEWEST, tiles: int = TILES
-    ) -> None:
+    fewest, tiles = FEWEST, TILES
+
+    def __init__(self, channels: int, width: int, *, stride: int = 1, bias: bool = True) -> None:
         super().__init__(channels, width, 3, stride=stride, padding=1, bias=bias)
-        self.fewest, self.tiles = fewest, tiles
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, H, W) -> (N, O, H / stride, W / stride)."""
