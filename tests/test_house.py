@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -152,14 +153,13 @@ def test_the_command_line_imports_no_torch():
     "arguments", [["-c", "import sphereface"], ["-m", "sphereface", "--help"]], ids=["import", "help"]
 )
 def test_the_front_door_opens_within_six_tenths_of_a_second(arguments):
-    import time
-
     def once() -> float:
-        start = time.perf_counter()
+        before = os.times()
         subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
-        return time.perf_counter() - start
+        after = os.times()
+        return after.children_user + after.children_system - before.children_user - before.children_system
 
-    assert min(once() for _ in range(5)) < 0.6  # the best of five: other tests run beside this one
+    assert min(once() for _ in range(5)) < 0.6  # processor time: other tests run beside this one
 
 
 def test_all_names_what_is_there():
