@@ -60,5 +60,9 @@ def blocks(count: int, block: int) -> Iterator[slice]:
 
 
 def directions(sums: Float32) -> Float32:
-    """Rows normalised to length one; rows that are zero but for rounding become zeros."""
-    return unit_rows(np.where(np.abs(sums).max(axis=1, keepdims=True) > ROUNDING, sums, 0), dtype=np.float32)
+    """Rows normalised to length one, in blocks; rows that are zero but for rounding become zeros."""
+    unit = np.zeros_like(sums)
+    for part in blocks(len(sums), BLOCK):
+        some = np.where(np.abs(sums[part]).max(axis=1, keepdims=True) > ROUNDING, sums[part], 0)
+        unit_rows(some, dtype=np.float32, out=unit[part])
+    return unit
