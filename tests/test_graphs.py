@@ -203,3 +203,18 @@ def test_broken_files_are_a_clear_error_or_stay_broken(noise, place):
             assert isinstance(for_onnxruntime(broken).content, bytes)
         except ModelFileError:
             continue
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda graph: graph.node[0].attribute.append(helper.make_attribute("strides", [0, 2])), "strides of a Conv"),
+        (lambda graph: graph.node[0].input.__setitem__(1, "vector"), "'vector' of 1 dimensions; wanted 3 or more"),
+        (lambda graph: graph.initializer[0].dims.append(7), r"'kernel' do not fit the shape \(4, 3, 3, 3, 7\)"),
+    ],
+)
+def test_what_crashes_older_versions_of_the_runtime_is_refused(spoil, reason):
+    model = network()
+    spoil(model.graph)
+    with pytest.raises(ModelFileError, match=reason):
+        for_onnxruntime(model.SerializeToString())

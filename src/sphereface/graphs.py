@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 IR_VERSION, OPSET_VERSION = 8, 13  # of 2021, for older readers
+SIZES = ("dilations", "group", "kernel_shape", "strides")  # attributes of convolutions and pools
 
 Shape = Sequence[int | str]  # a string names a free dimension
 
@@ -113,6 +114,7 @@ def for_onnxruntime(content: bytes, *, free_batch: bool = False) -> Fitted:
         graph = model.graph
         constants = {tensor.name for tensor in graph.initializer}
         _keep(graph.input, _read(graph) - constants)
+        _require_convolutions(graph)
         _replace_prelus(graph)
         _keep(graph.initializer, _read(graph))
         for value in (*graph.input, *graph.output):
@@ -145,6 +147,12 @@ def _parsed(content: bytes) -> "ModelProto":
     for tensor in _tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             raise ModelFileError(f"the values of its tensor {tensor.name!r} are in another file; save it as one file")
+    for tensor in model.graph.initializer:
+        try:
+            onnx.numpy_helper.to_array(tensor)
+        except (ValueError, TypeError, KeyError, OverflowError) as error:  # onnxruntime may crash on such a tensor
+            shape = tuple(tensor.dims)
+            raise ModelFileError(f"the values of its tensor {tensor.name!r} do not fit the shape {shape}") from error
     return model
 
 
@@ -223,6 +231,20 @@ def _replace_prelus(graph: "GraphProto") -> None:
         nodes += prelu(x, slope, y, channels=a.size)
     del graph.node[:]
     graph.node.extend(nodes)
+
+
+def _require_convolutions(graph: "GraphProto") -> None:
+    """Raise for filters of fewer than three dimensions and sizes below 1: older versions of onnxruntime crash."""
+    ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer}
+    for node in _nodes(graph.node):
+        for attribute in node.attribute:
+            if attribute.name in SIZES and min((*attribute.ints, attribute.i or 1)) < 1:
+                raise ModelFileError(
+                    f"{attribute.name} of a {node.op_type} is {list(attribute.ints)}; wanted 1 or more"
+                )
+        for name in node.input[:2] if node.op_type in ("Conv", "ConvTranspose") else ():
+            if ranks.get(name, 3) < 3:
+                raise ModelFileError(f"a convolution reads {name!r} of {ranks[name]} dimensions; wanted 3 or more")
 
 
 def _per_channel(tensor: "TensorProto") -> bool:
