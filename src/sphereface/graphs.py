@@ -238,10 +238,9 @@ def _require_convolutions(graph: "GraphProto") -> None:
     ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer}
     for node in _nodes(graph.node):
         for attribute in node.attribute:
-            if attribute.name in SIZES and min((*attribute.ints, attribute.i or 1)) < 1:
-                raise ModelFileError(
-                    f"{attribute.name} of a {node.op_type} is {list(attribute.ints)}; wanted 1 or more"
-                )
+            sizes = list(attribute.ints) or [attribute.i]  # `group` is one number
+            if attribute.name in SIZES and min(sizes) < 1:
+                raise ModelFileError(f"{attribute.name} of a {node.op_type} is {sizes}; wanted 1 or more")
         for name in node.input[:2] if node.op_type in ("Conv", "ConvTranspose") else ():
             if ranks.get(name, 3) < 3:
                 raise ModelFileError(f"a convolution reads {name!r} of {ranks[name]} dimensions; wanted 3 or more")
