@@ -22,12 +22,12 @@ ROOMS = [
 ]  # fmt: skip
 # The same inside of rooms that have rooms; a module of a room stands in the list, too.
 SUBROOMS = {
-    "data": ["names", "files", "people", "reading", "manifest", "formats", "lists", "aligning", "synthetic"],
+    "data": ["names", "files", "people", "reading", "manifest", "formats", "joined", "lists", "aligning", "synthetic"],
     "evaluation": ["streaming", "sources", "rules", "groups", "protocols", "calibration", "pages", "__init__"],
     "models": ["inputs", "cpu", "spherefacenet", "files", "__init__"],
     "training": [
-        "allocation", "config", "recipes", "stopping", "optimizer", "precision", "guard", "step", "checkpoints",
-        "learner", "validation", "telling", "setting", "run",
+        "allocation", "config", "recipes", "stopping", "optimizer", "precision", "guard", "teaching", "step",
+        "checkpoints", "learner", "validation", "telling", "setting", "run",
     ],
 }  # fmt: skip
 MOST_MODULES, MOST_LINES = 14, 400

@@ -57,7 +57,7 @@ def test_a_batch_is_the_sampled_files_with_some_of_them_mirrored(root, mirror):
 
 
 def test_images_are_bytes_in_channels_last_memory(root):
-    _, images, labels = next(iter(shuffled(prepare(PeopleFolder(root)))))
+    _, images, labels, *_ = next(iter(shuffled(prepare(PeopleFolder(root)))))
     assert (images.shape, images.dtype) == ((4, 3, 112, 96), torch.uint8)
     assert images.is_contiguous(memory_format=torch.channels_last)
     assert (labels.shape, labels.dtype) == ((4,), torch.int64)

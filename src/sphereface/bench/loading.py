@@ -22,7 +22,7 @@ def load(faces: ReadyFaces, *, steps: int, batch: int, workers: int) -> Callable
 
     def run() -> None:
         loader = FaceLoader(faces, Shuffled(len(faces), batch), steps=steps, workers=workers)
-        delivered = sum(len(labels) for _, _, labels in loader)
+        delivered = sum(len(batch.labels) for batch in loader)
         assert delivered == steps * batch
 
     return run
@@ -31,7 +31,8 @@ def load(faces: ReadyFaces, *, steps: int, batch: int, workers: int) -> Callable
 def train(faces: ReadyFaces, *, steps: int, batch: int) -> Callable[[], object]:
     """One turn of training: forward, backward and optimizer step on a batch in memory."""
     torch.manual_seed(0)
-    _, images, labels = next(iter(FaceLoader(faces, Shuffled(len(faces), batch), steps=1)))
+    loaded = next(iter(FaceLoader(faces, Shuffled(len(faces), batch), steps=1)))
+    images, labels = loaded.images, loaded.labels
     net = create_model(MODEL).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
     loss = create_loss("a_softmax", 512, len(faces.people)).train()
     optimizer = torch.optim.SGD([*net.parameters(), *loss.parameters()], lr=LEARNING_RATE, momentum=0.9)

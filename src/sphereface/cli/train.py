@@ -24,7 +24,12 @@ def list_recipes(wanted: bool) -> None:
 
 
 def train(
-    faces: Path = typer.Option(..., "--faces", "--data", help="Aligned faces in any format that `data convert` reads."),
+    faces: list[Path] = typer.Option(
+        ...,
+        "--faces",
+        "--data",
+        help="Aligned faces in any format that `data convert` reads; again for each further set.",
+    ),
     out: Path = typer.Option(..., help="Folder of the run: model, checkpoints, log, report."),
     recipe: str = typer.Option("small", help="Name of a recipe (--recipes lists them) or a .toml file."),
     model: str | None = typer.Option(None, help="Network; default: the recipe's."),
@@ -39,6 +44,9 @@ def train(
     validate_every: int | None = typer.Option(None, min=0, help="Steps between validations; 0: at the end."),
     pairs: Path | None = typer.Option(None, help="List of pairs for validation, instead of held-out people."),
     pairs_faces: Path | None = typer.Option(None, help="Folder of the aligned faces of --pairs."),
+    teacher: Path | None = typer.Option(None, help="Model whose features the network learns to give."),
+    unlabelled: list[Path] = typer.Option([], help="Set of faces without names, for --teacher; may be repeated."),
+    targets: Path | None = typer.Option(None, help="Folder of the teacher's features; default: OUT/targets."),
     init: Path | None = typer.Option(None, help="Model to start from, for --recipe finetune."),
     exclude: Path | None = typer.Option(None, help="List of people and images to leave out, as of `data audit`."),
     missing: Missing = typer.Option("fail", help="Unreadable images: skip leaves them out."),
@@ -70,6 +78,8 @@ def train(
         "validation_people": validation_people, "validate_every": validate_every,
     }  # fmt: skip
     config = config.changed(**{name: value for name, value in given.items() if value is not None})
+    if teacher is not None and config.teaching is None:
+        config = config.changed(teaching={})
     if preview:
         page = preview_run(config, out)
         typer.echo(json.dumps({"preview": str(page)}) if as_json else f"Preview: {page}")
@@ -80,8 +90,9 @@ def train(
             typer.echo(json.dumps(done) if as_json else f"{out} is already finished")
         return
     place = Place(
-        faces=faces, out=out, device=device, workers=workers, resume=resume, init=init, exclude=exclude, pairs=pairs,
-        pairs_faces=pairs_faces, missing=missing, tensorboard=tensorboard,
+        faces=tuple(faces), out=out, teacher=teacher, unlabelled=tuple(unlabelled), targets=targets, device=device,
+        workers=workers, resume=resume, init=init, exclude=exclude, pairs=pairs, pairs_faces=pairs_faces,
+        missing=missing, tensorboard=tensorboard,
         command=shlex.join(["sphereface", *sys.argv[1:]]),
     )  # fmt: skip
     trained = run(config, place)

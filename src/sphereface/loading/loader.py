@@ -12,13 +12,17 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from sphereface import parallel
+from sphereface.arrays import Int64, UInt8
 from sphereface.data.reading import NAMED, Skipping, Unreadable
 from sphereface.errors import Setting, UnreadableImage, UserError
+from sphereface.faces.warp import as_crop
+from sphereface.loading.augment import Views
 from sphereface.loading.ready import ReadyFaces
 from sphereface.loading.samplers import Sampler, mirrored, shard
 from sphereface.loading.scan import face_shape
 from sphereface.loading.workers import START_METHOD, StartMethod, Workers
 
+EMPTY: Int64 = np.zeros(0, np.int64)
 ADVICE = "; it was readable when the run began: restore it and resume, or continue with ", Setting("missing", "skip")
 
 
@@ -28,6 +32,8 @@ class Batch(NamedTuple):
     step: int  # the first is 0
     images: Tensor  # (B, 3, H, W) uint8, channels last
     labels: Tensor  # (B,) int64
+    rows: Int64 = EMPTY  # (B,) places of the faces in the set
+    views: Int64 = EMPTY  # (B,) numbers of their views, if the faces are augmented
 
 
 class Replaced(NamedTuple):
@@ -48,8 +54,9 @@ class Replaced(NamedTuple):
 class FaceLoader:
     """Batches from one step to the end of a run; iterating again continues with the next undelivered batch.
 
-    With several `ranks`, each gets its share of the same global batch. If a file becomes unreadable after `prepare`,
-    the run ends with an error that names it (`fail`), or the next readable face of the batch replaces it (`skip`):
+    With several `ranks`, each gets its share of the same global batch. `views` changes faces at random, before they are
+    cut to `crop`, which may be narrower than that of the faces. If a file becomes unreadable after `prepare`, the run
+    ends with an error that names it (`fail`), or the next readable face of the batch replaces it (`skip`):
     `broken_later` lists such files, `replaced` counts the replaced faces.
 
     >>> faces = prepare(PeopleFolder("faces/train"))
@@ -64,6 +71,8 @@ class FaceLoader:
         steps: int,
         start: int = 0,
         mirror: bool = True,
+        views: Views | None = None,
+        crop: str | None = None,
         workers: int = 0,
         start_method: StartMethod = START_METHOD,
         prefetch: int = 4,
@@ -81,7 +90,7 @@ class FaceLoader:
         self.faces, self.steps, self.step = faces, steps, start
         self.broken_later: dict[str, str] = {}  # path: reason
         self.replaced = 0
-        self._batches = _Batches(faces, sampler, mirror=mirror, rank=rank, ranks=ranks)
+        self._batches = _Batches(faces, sampler, mirror=mirror, views=views, crop=crop, rank=rank, ranks=ranks)
         self._workers = Workers(workers, start_method, prefetch, give_way=self.device.type == "cpu")
 
     def __iter__(self) -> Iterator[Batch]:
@@ -89,11 +98,11 @@ class FaceLoader:
             self.faces.share()
         pin = self.device.type == "cuda"
         with closing(self._workers.run(self._batches, range(self.step, self.steps), pin=pin)) as loaded:
-            for step, pixels, labels, broken in loaded:
+            for step, pixels, labels, rows, views, broken in loaded:
                 self._note(step, broken, len(labels))
                 self.step = step + 1
                 images = pixels.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
-                yield Batch(step, images, labels.to(self.device, non_blocking=True))
+                yield Batch(step, images, labels.to(self.device, non_blocking=True), rows.numpy(), views.numpy())
 
     def state_dict(self) -> dict[str, int | str]:
         """The next undelivered step, and the settings that a resumed run must share."""
@@ -131,20 +140,34 @@ class _Loaded(NamedTuple):
     step: int
     pixels: Tensor  # (B, H, W, 3)
     labels: Tensor
+    rows: Tensor
+    views: Tensor
     broken: tuple[Unreadable, ...]
 
 
 class _Batches(Dataset[_Loaded]):
     """One rank's batches by step."""
 
-    def __init__(self, faces: ReadyFaces, sampler: Sampler, *, mirror: bool, rank: int, ranks: int) -> None:
+    def __init__(
+        self,
+        faces: ReadyFaces,
+        sampler: Sampler,
+        *,
+        mirror: bool,
+        views: Views | None,
+        crop: str | None,
+        rank: int,
+        ranks: int,
+    ) -> None:
         self.faces, self.sampler, self.mirror, self.rank, self.ranks = faces, sampler, mirror, rank, ranks
+        self.views, self.crop = views, crop or faces.crop
         shard(sampler.indices(0), rank, ranks)  # an error for uneven shares here, before the workers start
 
     def settings(self) -> dict[str, int | str]:
         """The settings that determine the batches."""
-        faces = {"crop": self.faces.crop, "fingerprint": self.faces.fingerprint}
-        return {**self.sampler.settings(), "mirror": self.mirror, **faces}
+        faces = {"crop": self.crop, "fingerprint": self.faces.fingerprint}
+        views = self.views.settings() if self.views else {}
+        return {**self.sampler.settings(), "mirror": self.mirror, **faces, **views}
 
     def __getitem__(self, step: int) -> _Loaded:
         chosen = shard(self.sampler.indices(step), self.rank, self.ranks).copy()
@@ -155,12 +178,27 @@ class _Batches(Dataset[_Loaded]):
                 self.faces.read_into(int(index), rows[place])
         for place, stand_in in _stand_ins(set(skipping.unreadable), len(chosen)).items():
             rows[place], chosen[place] = rows[stand_in], chosen[stand_in]
+        numbers = (
+            np.zeros(len(chosen), np.int64) if self.views is None else self._change(rows, chosen, step, self.views)
+        )
+        if self.crop != self.faces.crop:
+            pixels = torch.from_numpy(np.stack([as_crop(face, self.crop) for face in rows]))
+            rows = pixels.numpy()
         if self.mirror:
             flips = shard(mirrored(self.sampler.seed, step, self.sampler.batch), self.rank, self.ranks)
             for place in np.flatnonzero(flips).tolist():
                 rows[place] = cv2.flip(rows[place], 1)
         labels = torch.from_numpy(self.faces.labels[chosen])
-        return _Loaded(step, pixels, labels, tuple(skipping.unreadable.values()))
+        found = tuple(skipping.unreadable.values())
+        return _Loaded(step, pixels, labels, torch.from_numpy(chosen), torch.from_numpy(numbers), found)
+
+    def _change(self, rows: UInt8, chosen: Int64, step: int, views: Views) -> Int64:
+        """Change the faces (B, H, W, 3) in place; returns the numbers of their views."""
+        places = step * self.sampler.batch + shard(np.arange(self.sampler.batch), self.rank, self.ranks)
+        numbers = [views.number(int(place), self.sampler.count) for place in places]
+        for row, index, number, place in zip(rows, chosen.tolist(), numbers, places.tolist(), strict=True):
+            row[:] = views.lose_detail(views.view(row, index, number), place)
+        return np.array(numbers, np.int64)
 
 
 def _stand_ins(broken: set[int], size: int) -> dict[int, int]:

@@ -17,7 +17,7 @@ from sphereface.loading.subset import Subset, fingerprint, without
 from sphereface.loading.workers import START_METHOD, StartMethod
 from sphereface.progress import Progress, silent
 
-CACHE_BYTES = 2_000_000_000  # about 62,000 faces of 112x96
+CACHE_BYTES = 3_000_000_000  # about 93,000 faces of 112x96, or 79,000 of 112x112
 ADVICE = ("mend or remove them, or leave them out with ", Setting("missing", "skip"))
 
 

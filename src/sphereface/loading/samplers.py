@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sphereface.arrays import Bools, Int64
+from sphereface.arrays import Bools, Float64, Int64
 from sphereface.errors import UserError
 
 ORDER, PEOPLE, PHOTOS, MIRROR = range(4)  # purposes of random numbers, each with its own stream
@@ -116,6 +116,13 @@ class PeoplePhotos:
 def mirrored(seed: int, step: int, batch: int) -> Bools:
     """True for the mirrored faces of a step's batch, (batch,): each with probability 1/2."""
     return _bits(MIRROR, seed, step, batch) >= 2**63
+
+
+def uniform(purpose: int, seed: int, row: int, number: int, count: int) -> Float64:
+    """Random numbers in [0, 1) for a row of a set and a number, (count,), independent of the order of calls."""
+    key, counter = np.array([seed, purpose], np.uint64), np.array([0, 0, row, number], np.uint64)
+    bits = np.random.Philox(key=key, counter=counter).random_raw(count)
+    return (np.asarray(bits, np.uint64) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def shard(batch: NDArray[Row], rank: int, ranks: int) -> NDArray[Row]:

@@ -4,6 +4,7 @@ Paths, devices and workers change from machine to machine and are flags. All oth
 the checkpoints as `config.toml`, and can be read back from there. `batch` is the global one, over all processes.
 """
 
+import math
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -12,10 +13,11 @@ import tomli_w
 import torch
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from sphereface.choices import Template
+from sphereface.choices import FeatureRule, Template
 from sphereface.contract import Alignment, Architecture, Norm, Record
 from sphereface.errors import UserError
 from sphereface.faces.warp import CROPS
+from sphereface.loading.augment import Augmentation
 from sphereface.losses import LOSSES, MODES, Annealing, create_loss
 from sphereface.losses.options import checked_options, nearest, plain
 from sphereface.models import MODELS
@@ -47,6 +49,15 @@ class GuardConfig(Record):
     gamma_factor: float = Field(default=0.25, gt=0, le=1)  # on the speed at which lambda falls
 
 
+class TeachingConfig(Record):
+    """How a teacher's features become a loss; see `training.teaching`."""
+
+    views: int = Field(default=8, ge=1)  # of each face that the teacher embeds
+    similarity: float = Field(default=10.0, ge=0)  # weight of the similarities within a batch
+    labels: float = Field(default=0.1, ge=0)  # weight of the classification loss on faces with a label
+    class_weights: Literal["free", "teacher"] = "free"  # learned, or fixed to the teacher's mean of each person
+
+
 class TrainConfig(Record):
     """The settings that decide the result of a run, together with the data."""
 
@@ -60,11 +71,13 @@ class TrainConfig(Record):
     template: Template = "sphereface"
     crop: str = "112x96"
     mirror: bool = True
+    augmentation: Augmentation = Augmentation()
     # The loss.
     loss: str = "a_softmax"
     loss_options: dict[str, Any] = Field(default_factory=dict)
     annealing: AnnealingConfig | None = None
     classifier: Literal["replicated", "sharded"] = "replicated"
+    teaching: TeachingConfig | None = None
     # Batches.
     batch: int = Field(default=128, ge=1)
     photos: int | None = Field(default=None, ge=2)  # of each person in a batch; None: faces in shuffled order
@@ -74,6 +87,7 @@ class TrainConfig(Record):
     # The optimizer.
     lr: float = Field(default=0.1, gt=0)
     milestones: tuple[int, ...] = (16_000, 24_000)  # steps at which the rate falls
+    schedule: Literal["steps", "cosine"] = "steps"  # cosine: the rate falls to 0 along half a cosine, no milestones
     lr_drop: float = Field(default=0.1, gt=0, le=1)
     warmup: int = Field(default=0, ge=0)  # steps over which the rate rises from 0
     momentum: float = Field(default=0.9, ge=0, lt=1)
@@ -108,6 +122,8 @@ class TrainConfig(Record):
             raise UserError(f"{self.loss} needs the whole batch at once; accumulate must be 1")
         if self.photos is not None and self.batch % self.photos:
             raise UserError(f"batch is {self.batch}, photos {self.photos} of a person; wanted a multiple of photos")
+        if self.teaching is not None:
+            self._teachable()
         if self.classifier == "sharded" and "sharded" not in MODES[self.loss]:
             raise UserError(f"{self.loss} cannot be sharded; use classifier = 'replicated'")
         for name in ELSEWHERE.keys() & self.loss_options:
@@ -119,6 +135,18 @@ class TrainConfig(Record):
         except UserError as error:
             raise UserError(f"loss_options: {error}") from error
         return self
+
+    def _teachable(self) -> None:
+        if self.accumulate > 1 or self.photos is not None or self.classifier == "sharded" or self.loss in PAIRWISE:
+            raise UserError(
+                "teaching takes whole batches of shuffled faces and a replicated classifier over single faces; "
+                "set accumulate to 1, classifier to 'replicated', leave photos out and choose another loss"
+            )
+
+    @property
+    def feature_rule(self) -> FeatureRule:
+        """How features are made: a teacher's targets include the mirror image, so its student needs the image alone."""
+        return "concatenate" if self.teaching is None else "image"
 
     @property
     def architecture(self) -> Architecture:
@@ -139,7 +167,10 @@ class TrainConfig(Record):
 
     def lr_at(self, step: int) -> float:
         """The learning rate of a step, counted from 0."""
-        fallen = self.lr * self.lr_drop ** sum(step >= milestone for milestone in self.milestones)
+        if self.schedule == "cosine":
+            fallen = self.lr * (1 + math.cos(math.pi * step / self.steps)) / 2
+        else:
+            fallen = self.lr * self.lr_drop ** sum(step >= milestone for milestone in self.milestones)
         return fallen * min(1.0, (step + 1) / self.warmup) if self.warmup else fallen
 
     def with_steps(self, steps: int) -> "TrainConfig":
@@ -197,6 +228,8 @@ def check(fields: dict[str, Any], *, source: str) -> TrainConfig:
 
 def _neighbours(where: list[str]) -> str:
     """An error text with an unknown key and the known keys similar to it."""
-    inside: dict[str, type[Record]] = {"annealing": AnnealingConfig, "guard": GuardConfig}
+    inside: dict[str, type[Record]] = {
+        "annealing": AnnealingConfig, "augmentation": Augmentation, "guard": GuardConfig, "teaching": TeachingConfig,
+    }  # fmt: skip
     known = list((inside[where[0]] if len(where) > 1 and where[0] in inside else TrainConfig).model_fields)
     return f"unknown key {'.'.join(where)!r}; {nearest(where[-1], known)}"

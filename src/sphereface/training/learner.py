@@ -10,7 +10,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from sphereface import parallel
 from sphereface.contract import Preprocessing, differences, read_card
-from sphereface.errors import ContractMismatch
+from sphereface.errors import ContractMismatch, UserError
 from sphereface.losses import FaceLoss, create_loss
 from sphereface.losses.classifier import ASoftmax, Classifier
 from sphereface.models import create_model, load_model
@@ -129,8 +129,13 @@ class Learner:
         return split, {n: t for n, t in tensors.items() if f"loss.{n}" not in split}
 
 
-def build_learner(config: TrainConfig, classes: int, device: torch.device, init: Path | None = None) -> Learner:
-    """A learner at its initial values: the same for a seed on any number of processes."""
+def build_learner(
+    config: TrainConfig, classes: int, device: torch.device, init: Path | None = None, class_means: Tensor | None = None
+) -> Learner:
+    """A learner at its initial values: the same for a seed on any number of processes.
+
+    Unit `class_means` (K, D) become the class weights and stay as they are.
+    """
     torch.manual_seed(config.seed)
     net = create_model(config.model, **config.architecture.model_dump(exclude={"name"}))
     if init is not None:
@@ -138,12 +143,26 @@ def build_learner(config: TrainConfig, classes: int, device: torch.device, init:
         net.load_state_dict(load_model(init).state_dict())
     shard = {"shard": (parallel.rank(), parallel.ranks())} if config.classifier == "sharded" else {}
     loss = create_loss(config.loss, config.features, classes, **config.options(), **shard)
+    if class_means is not None:
+        fix_class_weights(loss, class_means)
     speed_up_(net)
     net.to(device=device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
     loss.to(device).train()
     scaler = LossScale(enabled=config.precision == "float16")
     mean = running_mean(net, config.ema) if config.ema is not None else None
     return Learner(config, net, loss, build_optimizer(net, loss, config), scaler, mean, device)
+
+
+def fix_class_weights(loss: FaceLoss, means: Tensor) -> None:
+    """Set a classifier's weights to unit rows (K, D), which training leaves as they are."""
+    if not isinstance(loss, Classifier):
+        raise UserError(f"{type(loss).__name__} has no class weights to fix; use class_weights = 'free'")
+    if loss.weight.shape != means.shape:
+        came = f"the teacher has {means.shape[1]} features, the student {loss.weight.shape[1]}"
+        raise ContractMismatch(f"{came}; give the student the teacher's number of features")
+    with torch.no_grad():
+        loss.weight.copy_(means)
+    loss.weight.requires_grad_(False)
 
 
 def require_fitting(config: TrainConfig, init: Path) -> None:

@@ -18,7 +18,7 @@ Tensors = tuple[Tensor, ...] | list[Tensor]
 def build_optimizer(net: SphereFaceNet, loss: FaceLoss, config: TrainConfig) -> torch.optim.SGD:
     """SGD over network and classifier; each group stores its multiple of the rate, such as 2 for biases."""
     groups = net.parameter_groups(lr=config.lr, weight_decay=config.weight_decay)
-    head = list(loss.parameters())
+    head = [parameter for parameter in loss.parameters() if parameter.requires_grad]
     if head:
         groups.append({"name": "classifier", "params": head, "lr": config.lr, "weight_decay": config.weight_decay})
     for group in groups:
@@ -62,7 +62,12 @@ def running_mean(net: nn.Module, decay: float) -> AveragedModel:
 def named_parameters(net: nn.Module, loss: nn.Module) -> dict[str, nn.Parameter]:
     """The trained parameters of network and loss, by name."""
     modules = {"net": net, "loss": loss}
-    return {f"{key}.{name}": value for key, module in modules.items() for name, value in module.named_parameters()}
+    return {
+        f"{key}.{name}": value
+        for key, module in modules.items()
+        for name, value in module.named_parameters()
+        if value.requires_grad
+    }
 
 
 def is_sharded(loss: FaceLoss) -> bool:

@@ -10,8 +10,9 @@ from typing import Any
 
 from sphereface.contract import read_card
 from sphereface.errors import ContractMismatch, UserError
+from sphereface.loading.augment import Augmentation
 from sphereface.losses import LOSSES
-from sphereface.training.config import AnnealingConfig, TrainConfig, read_config
+from sphereface.training.config import AnnealingConfig, TeachingConfig, TrainConfig, read_config
 
 
 def paper() -> TrainConfig:
@@ -55,8 +56,22 @@ def finetune() -> TrainConfig:
     return small().with_steps(1_200).changed(recipe="finetune", lr=0.01, warmup=100)
 
 
+def mini() -> TrainConfig:
+    """The model in the box: 20 layers at width 0.4375, taught by a larger model, with A-Softmax beside it."""
+    return TrainConfig(
+        recipe="mini", model="sphereface20", width=0.4375, features=128, norm="batch", batch=128, steps=16_000,
+        lr=0.2, schedule="cosine", milestones=(), warmup=200, clip=5.0, ema=0.999, precision="bfloat16",
+        loss_options={"m": 4}, annealing=AnnealingConfig(gamma=0.01), teaching=TeachingConfig(),
+        augmentation=Augmentation(
+            shift=3, scale=0.06, rotation=6, colour=0.2, grey=0.1, blur=0.15, low_resolution=0.2, jpeg=0.2
+        ),
+        checkpoint_every=500, keep=2, validation_people=60, validate_every=1_000,
+    )  # fmt: skip
+
+
 RECIPES: dict[str, Callable[[], TrainConfig]] = {
     "small": small,
+    "mini": mini,
     "paper": paper,
     "prototxt": prototxt,
     "finetune": finetune,

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sphereface import parallel
 from sphereface.contract import Card, Preprocessing
@@ -15,7 +15,7 @@ from sphereface.errors import JobFailed
 from sphereface.loading import FaceLoader, ReadyFaces, Replaced
 from sphereface.losses.classifier import Classifier
 from sphereface.models import save_model
-from sphereface.progress import Say, mute
+from sphereface.progress import Say, mute, spoken, unseen
 from sphereface.training.allocation import keep_freed_memory
 from sphereface.training.checkpoints.reading import Checkpoint, forget_after, newest_checkpoint, open_checkpoint, prune
 from sphereface.training.config import ANNEALED, TrainConfig
@@ -27,6 +27,7 @@ from sphereface.training.setting import (
     Place,
     beginning,
     build_loader,
+    build_targets,
     choose_device,
     circumstances,
     claim,
@@ -34,6 +35,7 @@ from sphereface.training.setting import (
 )
 from sphereface.training.step import Report, learn
 from sphereface.training.stopping import Stop, stop_on_signals
+from sphereface.training.teaching import Targets
 from sphereface.training.telling.live import LiveLine
 from sphereface.training.telling.log import RunLog, last_rollback, to_stderr
 from sphereface.training.telling.preview import preview
@@ -81,9 +83,15 @@ def train(config: TrainConfig, place: Place, *, say: Say = to_stderr, stop: Stop
             "the result depends on the number of processes"
         )
     faces, validation = gather_faces(config, place, say)
-    learner = build_learner(config, len(faces.people), device, place.init)
+    targets = build_targets(config, place, faces, spoken(say) if first else unseen)
+    classes, means = len(faces.people) - len(place.unlabelled), None
+    if targets is not None and config.teaching is not None and config.teaching.class_weights == "teacher":
+        means = targets.class_means(classes)
+    learner = build_learner(config, classes, device, place.init, means)
     with ExitStack() as stack:
-        run = Run(config, place, learner, build_loader(config, place, faces, device), validation, faces, say)
+        run = Run(
+            config, place, learner, build_loader(config, place, faces, device), validation, faces, say, targets, means
+        )
         start = run.resume()
         if first:
             fields = circumstances(place, device)
@@ -115,6 +123,8 @@ class Run:
     validation: Validation | None
     faces: ReadyFaces
     say: Say
+    targets: Targets | None = None  # of the teacher
+    class_means: Tensor | None = None  # of the teacher, if they are the class weights
     log: RunLog | None = None
     line: LiveLine | None = None
     scores: ValidationScores | None = None  # of the last validation
@@ -125,7 +135,7 @@ class Run:
 
     def __post_init__(self) -> None:
         loss, classes = self.learner.loss, None
-        if isinstance(loss, Classifier) and self.config.loss not in UNKNOWN_HEIGHT:
+        if isinstance(loss, Classifier) and self.config.loss not in UNKNOWN_HEIGHT and self.targets is None:
             classes = loss.compared(self.config.batch)
         self.guard = Guard(self.config.guard, classes)
         self.folder = self.place.out / CHECKPOINTS
@@ -137,9 +147,10 @@ class Run:
             lost = None
             for batch in self.loader:
                 self.set_rate(batch.step)
+                targets = self.targets.of(batch.rows, batch.views).to(self.learner.device) if self.targets else None
                 report = learn(
                     self.net, self.learner.loss, self.learner.optimizer, self.learner.scaler,
-                    batch.images, batch.labels, self.config,
+                    batch.images, batch.labels, self.config, targets,
                 )  # fmt: skip
                 if self.learner.mean is not None:
                     self.learner.mean.update_parameters(self.learner.net)
@@ -173,6 +184,7 @@ class Run:
     def look(self) -> Lost | None:
         """Read the numbers of the last steps, log and show them; returns why the run is lost, or None."""
         numbers = [(step, float(report.loss), float(report.gradient_norm)) for step, report in self.waiting]
+        agreements = [float(report.agreement) for _, report in self.waiting if report.agreement is not None]
         self.waiting.clear()
         for step, loss, norm in numbers:
             lost = self.guard.watch(step, loss, norm)
@@ -185,7 +197,8 @@ class Run:
             self.line.update(step + 1, loss=mean, lr=lr, images=len(numbers) * self.config.batch, lambda_=lambda_)
             speed = self.line.meter.images_per_second
             values = {"loss": mean, "lr": lr, "lambda": lambda_, "gradient_norm": norm, "images_per_second": speed}
-            self.log.write("step", step + 1, values)
+            agreement = {"agreement": sum(agreements) / len(agreements)} if agreements else {}
+            self.log.write("step", step + 1, {**values, **agreement})
         return None
 
     def pause(self, done: int) -> None:
@@ -218,10 +231,12 @@ class Run:
         """The scores of the network, computed on rank 0; empty if there are no pairs."""
 
         def work() -> dict[str, Any]:
-            validation = self.validation or known_people(self.faces, self.config)
+            validation = self.validation or known_people(self.faces, self.config, self.learner.loss.classes)
             if validation is None:
                 return {}
-            self.scores = validate(self.learner.model, validation, workers=self.place.workers)
+            self.scores = validate(
+                self.learner.model, validation, workers=self.place.workers, feature_rule=self.config.feature_rule
+            )
             self.shown = hardest(validation, self.scores)
             return self.scores.as_dict()
 
@@ -291,7 +306,8 @@ class Run:
             raise JobFailed(f"{lost.reason}, after {slowed} rollbacks; {lost.advice}; {kept}")
         lr_factor, gamma_factor = self.learner.lr_factor, self.learner.gamma_factor
         if good is None:
-            self.learner = build_learner(self.config, self.learner.loss.classes, self.learner.device, self.place.init)
+            classes, device = self.learner.loss.classes, self.learner.device
+            self.learner = build_learner(self.config, classes, device, self.place.init, self.class_means)
             self.loader.step, self.best = 0, None
         else:
             self.restore(open_checkpoint(self.folder / good, verify=False))
@@ -331,18 +347,24 @@ class Run:
         self.report()
         if parallel.rank() == 0 and outcome == "finished":  # the model last: it marks the run as finished
             preprocessing = Preprocessing(template=self.config.template, crop=self.config.crop)
-            save_model(self.learner.model, model, Card(name=self.place.out.resolve().name, preprocessing=preprocessing))
+            card = Card(
+                name=self.place.out.resolve().name, preprocessing=preprocessing, feature_rule=self.config.feature_rule
+            )
+            save_model(self.learner.model, model, card)
         parallel.barrier()
         scores = self.scores if self.validation else None
         return Trained(outcome, self.loader.step, model if outcome == "finished" else None, scores)
 
 
-def known_people(faces: ReadyFaces, config: TrainConfig) -> Validation | None:
+def known_people(faces: ReadyFaces, config: TrainConfig, classes: int) -> Validation | None:
     """Pairs of people of the training set, for the report of a run without validation; None if there are no pairs."""
-    photos = np.bincount(faces.labels)
+    named = np.flatnonzero(faces.labels < classes)
+    photos = np.bincount(faces.labels[named])
     if photos.max() < 2 or np.count_nonzero(photos) < 2:
         return None
-    validation = Validation.of_people(faces.images, pairs=SHOWN, seed=config.seed, crop=config.crop, missing="skip")
+    validation = Validation.of_people(
+        faces.images, named, pairs=SHOWN, seed=config.seed, crop=config.crop, missing="skip"
+    )
     return replace(validation, whose=TRAINED_ON)
 
 

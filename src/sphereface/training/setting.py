@@ -12,15 +12,19 @@ from sphereface import parallel
 from sphereface.choices import Missing
 from sphereface.data.files.writing import whole_file
 from sphereface.data.formats.sets import open_set
+from sphereface.data.joined import JoinedSets
 from sphereface.data.lists.exclude import read_exclude
 from sphereface.data.lists.pairs import read_pairs
 from sphereface.data.manifest import require_faces
+from sphereface.data.people import FaceSet
 from sphereface.errors import DataFormatError, UserError
 from sphereface.loading import FaceLoader, PeoplePhotos, ReadyFaces, Sampler, Scan, Shuffled, prepare, without
-from sphereface.progress import Say
+from sphereface.loading.augment import Augmentation, Views
+from sphereface.progress import Begin, Say
 from sphereface.training.config import TrainConfig, read_config
 from sphereface.training.learner import require_fitting
 from sphereface.training.precision import precision_note
+from sphereface.training.teaching import Targets, require_sets, require_teachable
 from sphereface.training.telling.log import versions
 from sphereface.training.validation import Validation, hold_out
 
@@ -31,7 +35,7 @@ CHECKPOINTS, CONFIG, SCAN = "checkpoints", "config.toml", "scan.json"
 class Place:
     """Paths, device and other settings that differ between machines, without effect on the result."""
 
-    faces: Path
+    faces: Path | tuple[Path, ...]  # one set, or several
     out: Path
     device: str = "auto"
     workers: int = 2
@@ -40,9 +44,17 @@ class Place:
     exclude: Path | None = None
     pairs: Path | None = None  # to validate on, instead of held-out people
     pairs_faces: Path | None = None
+    teacher: Path | None = None
+    unlabelled: tuple[Path, ...] = ()  # sets of faces without names, for a teacher
+    targets: Path | None = None  # folder of the teacher's features; default: in `out`
     missing: Missing = "fail"
     tensorboard: bool = False
     command: str = ""
+
+    @property
+    def sets(self) -> tuple[Path, ...]:
+        """The sets of named people."""
+        return self.faces if isinstance(self.faces, tuple) else (self.faces,)
 
 
 def choose_device(name: str) -> torch.device:
@@ -73,6 +85,7 @@ def claim(config: TrainConfig, place: Place) -> None:
     precision_note(config, choose_device(place.device))  # an invalid run leaves no folder behind
     if place.init is not None:
         require_fitting(config, place.init)
+    require_sets(config, place.unlabelled, place.teacher)
     if (place.out / CHECKPOINTS).is_dir() and not place.resume:
         raise UserError(f"{place.out} holds a run; --resume goes on with it, or choose another --out")
     if place.resume and path.is_file():
@@ -90,9 +103,14 @@ def claim(config: TrainConfig, place: Place) -> None:
 
 def gather_faces(config: TrainConfig, place: Place, say: Say) -> tuple[ReadyFaces, Validation | None]:
     """The faces to train on, and the validation."""
-    every = open_set(place.faces)
-    notes = require_faces(place.faces, every, config.alignment), precision_note(config, choose_device(place.device))
-    for note in filter(None, notes):
+    alignment = config.alignment
+    if place.teacher is not None:
+        alignment = alignment.model_copy(update={"crop": require_teachable(config, place.teacher)})
+    sets = {path: open_set(path) for path in (*place.sets, *place.unlabelled)}
+    notes = [require_faces(path, faces, alignment) for path, faces in sets.items()]
+    named = [sets[path] for path in place.sets]
+    every = named[0] if len(named) == 1 else JoinedSets(named)
+    for note in filter(None, [*notes, precision_note(config, choose_device(place.device))]):
         say(note)
     everything, missing = without(every, read_exclude(place.exclude) if place.exclude else ())
     if missing:
@@ -110,9 +128,12 @@ def gather_faces(config: TrainConfig, place: Place, say: Say) -> tuple[ReadyFace
         held_out = {everything.people[label] for label in set(everything.labels[held].tolist())}
     known = place.out / SCAN
     written = parallel.on_first(lambda: _read_scan(known).as_dict() if place.resume and known.is_file() else None)
-    say(f"checking {len(every.paths):,} faces")
+    everybody: FaceSet = everything
+    if place.unlabelled:
+        everybody = JoinedSets([everything], unlabelled=[sets[path] for path in place.unlabelled])
+    say(f"checking {len(everybody.paths):,} faces")
     ready = prepare(
-        everything, crop=config.crop, missing=place.missing, exclude=held_out, workers=place.workers,
+        everybody, crop=alignment.crop, missing=place.missing, exclude=held_out, workers=place.workers,
         known=None if written is None else Scan.from_dict(written),
     )  # fmt: skip
     if place.pairs is not None and validation is not None:
@@ -159,11 +180,28 @@ def build_loader(config: TrainConfig, place: Place, faces: ReadyFaces, device: t
         sampler,
         steps=config.steps,
         mirror=config.mirror,
+        views=build_views(config),
+        crop=config.crop,
         workers=place.workers if faces.pixels is None else 0,  # faces in memory need no workers
         rank=parallel.rank(),
         ranks=parallel.ranks(),
         device=device,
     )
+
+
+def build_views(config: TrainConfig) -> Views | None:
+    """The random changes of faces: numbered views where a teacher embeds them, else a new one at each draw."""
+    if config.teaching is None:
+        return None if config.augmentation == Augmentation() else Views(config.augmentation, config.seed)
+    return Views(config.augmentation, config.seed, config.teaching.views)
+
+
+def build_targets(config: TrainConfig, place: Place, faces: ReadyFaces, begin: Begin) -> Targets | None:
+    """The teacher's features of the faces; None for a run without a teacher."""
+    views = build_views(config)
+    if place.teacher is None or views is None:
+        return None
+    return Targets(place.targets or place.out / "targets", place.teacher, faces, views, begin=begin)
 
 
 def circumstances(place: Place, device: torch.device) -> dict[str, Any]:
@@ -175,8 +213,10 @@ def beginning(
     config: TrainConfig, place: Place, faces: ReadyFaces, validation: Validation | None, device: torch.device
 ) -> dict[str, Any]:
     """The first entry of a log: settings, command, versions, data."""
-    sizes = {"faces": len(faces), "people": len(faces.people)}
-    data = {"path": str(place.faces), "fingerprint": faces.fingerprint, **sizes}
+    sizes = {"faces": len(faces), "people": len(faces.people) - len(place.unlabelled)}
+    if place.unlabelled:
+        sizes["unlabelled"] = int((faces.labels >= sizes["people"]).sum())
+    data = {"path": ", ".join(map(str, (*place.sets, *place.unlabelled))), "fingerprint": faces.fingerprint, **sizes}
     validated = validation and {
         "fingerprint": validation.fingerprint,
         "faces": len(validation.faces.paths),

@@ -13,6 +13,7 @@ from sphereface.models.inputs import to_input
 from sphereface.training.config import TrainConfig
 from sphereface.training.optimizer import clip_, gradient_norm, gradients, is_sharded
 from sphereface.training.precision import LossScale, precision
+from sphereface.training.teaching import taught_loss
 
 
 class Report(NamedTuple):
@@ -20,6 +21,7 @@ class Report(NamedTuple):
 
     loss: Tensor
     gradient_norm: Tensor  # 0 where a float16 gradient overflowed and the step was left out
+    agreement: Tensor | None = None  # mean cosine of the student's features to the teacher's
 
 
 def learn(
@@ -30,17 +32,24 @@ def learn(
     images: Tensor,
     labels: Tensor,
     config: TrainConfig,
+    targets: Tensor | None = None,
 ) -> Report:
-    """Make one step with this process's share of a batch, faces (B, 3, H, W) uint8; `set_rate` is called before."""
+    """Make one step with this process's share of a batch, faces (B, 3, H, W) uint8; `set_rate` is called before.
+
+    `targets` (B, D) are a teacher's unit features of the faces.
+    """
     loss.advance()
     optimizer.zero_grad()
-    total = torch.zeros((), device=images.device)
+    total, agreement = torch.zeros((), device=images.device), None
     micro_batches = list(zip(images.chunk(config.accumulate), labels.chunk(config.accumulate), strict=True))
     for number, (faces, people) in enumerate(micro_batches, 1):
         with _exchange(net, last=number == len(micro_batches)):
             with precision(config, images.device):
                 features = net(to_input(faces).contiguous(memory_format=torch.channels_last))
-            value = global_loss(loss, features, people) * (len(faces) / len(images))  # chunks may differ in size
+            if targets is not None and config.teaching is not None:
+                value, agreement = taught_loss(loss, features, people, targets, config.teaching)
+            else:
+                value = global_loss(loss, features, people) * (len(faces) / len(images))  # chunks may differ in size
             scaler.scale(value).backward()  # type: ignore[no-untyped-call]
         total += value.detach()
     scaler.unscale_(gradients(_parameters(optimizer)))
@@ -53,7 +62,7 @@ def learn(
         loss.project_()
     elif factor_can_shrink:
         norm = torch.zeros_like(norm)
-    return Report(global_mean(total), norm)
+    return Report(global_mean(total), norm, None if agreement is None else global_mean(agreement))
 
 
 def _exchange(net: nn.Module, *, last: bool) -> AbstractContextManager[object]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from sphereface.arrays import Bools, Float32, Float64, Int64, UInt8, unit_rows
-from sphereface.choices import Missing, PairRule
+from sphereface.choices import FeatureRule, Missing, PairRule
 from sphereface.contract import Card, Preprocessing
 from sphereface.data.lists.pairs import Pair
 from sphereface.data.people import SUFFIXES, FaceSet
@@ -219,13 +219,19 @@ class ValidationScores:
 
 
 def validate(
-    net: nn.Module, validation: Validation, *, fars: Sequence[float] = FARS, batch: int = PIECE, workers: int = 0
+    net: nn.Module,
+    validation: Validation,
+    *,
+    fars: Sequence[float] = FARS,
+    batch: int = PIECE,
+    workers: int = 0,
+    feature_rule: FeatureRule = "concatenate",
 ) -> ValidationScores:
     """Score a network; its training mode and all random numbers stay as they were.
 
     It runs on the network's device, in float32 also inside autocast, with a few batches of faces in memory.
     """
-    features = embed(net, validation, batch=batch, workers=workers)
+    features = embed(net, validation, batch=batch, workers=workers, feature_rule=feature_rule)
     broken = int((~np.isfinite(features).all(1)).sum())
     if broken:
         raise JobFailed(
@@ -260,12 +266,21 @@ def _fisher(features: Float32, people: Int64 | None) -> float | None:
     return fisher if math.isfinite(fisher) else None
 
 
-def embed(net: nn.Module, validation: Validation, *, batch: int = PIECE, workers: int = 0) -> Float32:
-    """Features of a validation's images and of their mirror images, side by side, (N, 2 D), not normalised."""
+def embed(
+    net: nn.Module,
+    validation: Validation,
+    *,
+    batch: int = PIECE,
+    workers: int = 0,
+    feature_rule: FeatureRule = "concatenate",
+) -> Float32:
+    """Features of a validation's images, not normalised: by default with those of their mirror images, (N, 2 D)."""
     net = unwrapped(net)  # inside DistributedDataParallel a forward pass would wait for the other processes
     device = next(net.parameters()).device
     pieces = _Pieces(validation, batch)
-    embedder = Embedder(partial(run_network, net), Card(preprocessing=Preprocessing(crop=validation.crop)))
+    embedder = Embedder(
+        partial(run_network, net), Card(preprocessing=Preprocessing(crop=validation.crop), feature_rule=feature_rule)
+    )
     helpers = Workers(workers, give_way=device.type == "cpu")
     with evaluating(net, device), closing(helpers.run(pieces, range(len(pieces)))) as loaded:
         return np.concatenate([embedder.embed_batch(pixels.numpy()) for pixels in loaded])

@@ -20,9 +20,9 @@ class PReLU(nn.PReLU):
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, H, W) -> the same shape."""
-        trained_on_cpu = torch.is_grad_enabled() and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+        trained_on_cpu = torch.is_grad_enabled() and x.device.type == "cpu"
         if trained_on_cpu and x.ndim == 4 and x.shape[1] == self.num_parameters:
-            return FastBackward.apply(x, self.weight)  # type: ignore[no-any-return, no-untyped-call]
+            return FastBackward.apply(x, self.weight.to(x.dtype))  # type: ignore[no-any-return, no-untyped-call]
         return F.prelu(x, self.weight)
 
 
@@ -39,6 +39,6 @@ class FastBackward(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         """dx and da."""
         x, slope = ctx.saved_tensors
-        of_slope = torch.clamp(x, max=0).mul_(grad).sum((0, 2, 3))
+        of_slope = torch.clamp(x, max=0).mul_(grad).sum((0, 2, 3))  # in half precision the sum is still float32
         where_positive = torch.ops.aten.threshold_backward(grad, x, 0)
         return where_positive.lerp_(grad, slope.view(-1, 1, 1)), of_slope

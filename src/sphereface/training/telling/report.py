@@ -20,7 +20,7 @@ from sphereface.training.validation import NEVER_SEEN, TRAINED_ON, Hardest, Vali
 PAGE, CONFIG = "report.html", "config.toml"
 SHARES = ("accuracy", "TAR")  # names of measures in percent start so
 ROWS = 20  # of a table over steps; longer ones show evenly spaced rows
-COLUMNS = ("loss", "lr", "lambda", "gradient_norm", "images_per_second")  # of the table over steps
+COLUMNS = ("loss", "lr", "lambda", "agreement", "gradient_norm", "images_per_second")  # of the table over steps
 LETTERS = 200  # of an event's text; the log has it in full
 NO_PICTURES = "Curves need matplotlib, which is not installed: pip install 'sphereface[plot]'"
 
@@ -192,6 +192,7 @@ def _add_curves(page: Report, history: Sequence[Entry]) -> None:
             Panel("loss", loss),
             Panel("learning rate", [Line("lr", at, _column(steps, "lr"))], logarithmic=True),
             Panel("lambda", [Line("lambda", at, _column(steps, "lambda"))], logarithmic=True),
+            Panel("agreement with the teacher", [Line("mean cosine", at, _column(steps, "agreement"))]),
             Panel("gradient norm", [Line("norm", at, _column(steps, "gradient_norm"))], logarithmic=True),
         ]
         turns = [entry["step"] for entry in history if entry["kind"] in ("resume", "rollback")]
