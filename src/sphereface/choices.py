@@ -14,7 +14,7 @@ Skin = Literal["light", "medium", "dark"]
 Age = Literal["young", "middle", "old"]
 
 # From photos to faces.
-DetectorName = Literal["mtcnn", "yunet"]
+DetectorName = Literal["mtcnn", "yunet", "fast"]  # fast: yunet
 Preset = Literal["paper", "fast"]
 WhichFace = Literal["centre", "largest", "all"]  # of several faces in a photo
 Template = Literal["sphereface", "matlab"]
@@ -29,3 +29,5 @@ IjbName = Literal["ijbb", "ijbc"]
 Repeats = Literal["fail", "keep"]  # pairs that are listed twice
 ProtocolSize = Literal["small", "large"]  # of MegaFace, by the number of training images
 Weigh = Literal["people", "pairs"]
+Part = Literal["labels", "students", "model"]  # of `reproduce mini`
+ClassWeights = Literal["free", "teacher"]  # of a student's classifier: learned, or the teacher's mean of each person

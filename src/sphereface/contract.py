@@ -175,6 +175,17 @@ class ImpostorTail(Record):
         return FalseAcceptRate(self.fars[before] ** (1 - share) * self.fars[after] ** share)
 
 
+class Accuracy(Record):
+    """A verification accuracy, with the test set and the source of the number."""
+
+    value: float = Field(ge=0, le=1)
+    test: str  # such as "LFW view 2"
+    source: str  # who measured it, and how
+
+    def __str__(self) -> str:
+        return f"{self.value:.2%} on {self.test} ({self.source})"
+
+
 class Member(Record):
     """A model of an ensemble."""
 
@@ -186,7 +197,9 @@ class Member(Record):
 class Card(Grown):
     """What faces a model needs, how its features are made, and where it was calibrated."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"impostor_tail", "members"})
+    later: ClassVar[frozenset[str]] = frozenset(
+        {"impostor_tail", "members", "training_data", "teacher", "commercial_use", "accuracy", "limits"}
+    )
 
     format: Literal[1] = 1
     name: str = ""
@@ -197,6 +210,11 @@ class Card(Grown):
     licences: dict[str, str] = Field(default_factory=dict)  # of code, weights, data
     impostor_tail: ImpostorTail | None = None
     members: tuple[Member, ...] = ()  # of an ensemble; colour, mean and scale are then on their cards
+    training_data: str = ""
+    teacher: str = ""  # the model whose features it learned
+    commercial_use: Literal["", "yes", "no", "unclear"] = ""  # empty: not stated
+    accuracy: tuple[Accuracy, ...] = ()  # the first one ranks installed models
+    limits: tuple[str, ...] = ()  # in plain words, for users
 
     def far_of(self, score: float) -> FalseAcceptRate:
         """The false accept rate at a score, from the calibration on the card.
@@ -239,7 +257,12 @@ class Card(Grown):
                 f"impostors   scores {tail.scores[0]:.4f} to {tail.scores[-1]:.4f} are reached by {tail.fars[0]:.2g} "
                 f"to {tail.fars[-1]:.2g} of different people; {tail.people:,} people, {tail.pairs:,} pairs of photos"
             )
+        lines += [f"accuracy    {each}" for each in self.accuracy]
+        lines += [f"trained on  {self.training_data}"] if self.training_data else []
+        lines += [f"teacher     {self.teacher}"] if self.teacher else []
         lines += [f"licence     {what}: {licence}" for what, licence in self.licences.items()]
+        lines += [f"commercial  {self.commercial_use}"] if self.commercial_use else []
+        lines += [f"limit       {limit}" for limit in self.limits]
         return "\n".join(lines)
 
     def metadata(self) -> dict[str, str]:

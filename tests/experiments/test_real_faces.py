@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from sphereface.data.synthetic.people import SyntheticPeople
-from sphereface.experiments.real_faces import IN_LFW, Measured, Plan, Trial, Unseen, compare
+from sphereface.experiments.real_faces import Plan, Trial, compare
 from sphereface.experiments.real_faces_page import as_markdown
+from sphereface.experiments.view1 import IN_LFW, Measured, Unseen
 from sphereface.faces.images import encode_png
 from sphereface.metrics import tar_at_far
 

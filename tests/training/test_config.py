@@ -195,7 +195,7 @@ def test_a_recipe_that_is_read_draws_no_random_numbers():
 
 
 def test_an_unknown_recipe_names_the_known():
-    with pytest.raises(ValueError, match="unknown recipe 'papers'; choose one of small, paper"):
+    with pytest.raises(ValueError, match="unknown recipe 'papers'; choose one of small, mini, paper"):
         load_recipe("papers")
     with pytest.raises(ValueError, match="cannot be read"):
         load_recipe("nowhere.toml")

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from sphereface.errors import UserError
 from sphereface.losses import create_loss
 from sphereface.models import create_model
 from sphereface.training.config import TrainConfig
@@ -86,3 +87,25 @@ def test_clipping_shortens_what_is_too_long_and_nothing_else():
     assert gradient_norm(parameters).item() == pytest.approx(5, rel=1e-5)
     clip_(parameters, norm, 1.0)
     assert gradient_norm(parameters).item() == pytest.approx(1, rel=1e-5)
+
+
+def test_adamw_is_the_formula_of_its_paper():
+    torch.manual_seed(1)
+    net, loss = small()
+    optimizer = build_optimizer(net, loss, TrainConfig(optimizer="adamw", lr=0.01, momentum=0.8, weight_decay=0.1))
+    parameter = named_parameters(net, loss)["net.stages.0.weight"]
+    w = parameter.detach().double().clone()
+    m = v = torch.zeros_like(w)
+    for step in range(1, 5):
+        for other in named_parameters(net, loss).values():
+            other.grad = torch.full_like(other, 0.1 * step)
+        optimizer.step()
+        g = torch.full_like(w, 0.1 * step)
+        m, v = 0.8 * m + 0.2 * g, 0.999 * v + 0.001 * g**2
+        w = w - 0.01 * (0.1 * w + (m / (1 - 0.8**step)) / ((v / (1 - 0.999**step)).sqrt() + 1e-8))
+    assert_close(parameter.detach().double(), w, rtol=1e-5, atol=1e-6)
+
+
+def test_caffes_momentum_and_adamw_exclude_each_other():
+    with pytest.raises(UserError, match="caffe_momentum is a rule of sgd"):
+        TrainConfig().changed(optimizer="adamw", caffe_momentum=True)

@@ -77,6 +77,7 @@ VARIANTS = {
     "center": {"loss": "center", "loss_options": {}, "annealing": None},
     "triplet": {"loss": "triplet", "loss_options": {}, "annealing": None, "photos": 3},
     "norm": {"norm": "batch"},
+    "adamw": {"optimizer": "adamw", "lr": 0.001, "weight_decay": 0.05},
 }
 
 

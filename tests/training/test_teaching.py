@@ -68,7 +68,7 @@ def test_an_interrupted_fill_embeds_the_missing_rows_only(faces, teacher, tmp_pa
     ready, views = prepare(open_set(faces)), Views(AUGMENTATION, seed=5, count=3)
     first = Targets(tmp_path, teacher, ready, views)
     whole = np.array(first.of_view(1))
-    path = first.folder / "view-1.npy"
+    path = first.path(1)
     stored = np.lib.format.open_memmap(path, mode="r+")
     stored[4:], stored[:4] = np.nan, 1.0  # the first rows are done: they must not be computed again
     stored.flush()
@@ -81,14 +81,25 @@ def test_targets_of_another_teacher_other_faces_or_other_views_are_never_mixed(f
     other = tmp_path / "other.safetensors"
     save_model(create_model("sphereface4", features=16, width=0.1).eval(), other, Card(name="other"))
     ready, views = prepare(open_set(faces)), Views(AUGMENTATION, seed=5, count=3)
-    folders = {
-        Targets(tmp_path, teacher, ready, views).folder,
-        Targets(tmp_path, other, ready, views).folder,
-        Targets(tmp_path, teacher, prepare(open_set(unlabelled)), views).folder,
-        Targets(tmp_path, teacher, ready, Views(AUGMENTATION, seed=6, count=3)).folder,
-        Targets(tmp_path, teacher, ready, Views(Augmentation(shift=1), seed=5, count=3)).folder,
+    files = {
+        each.path(1)
+        for each in (
+            Targets(tmp_path, teacher, ready, views),
+            Targets(tmp_path, other, ready, views),
+            Targets(tmp_path, teacher, prepare(open_set(unlabelled)), views),
+            Targets(tmp_path, teacher, ready, Views(AUGMENTATION, seed=6, count=3)),
+            Targets(tmp_path, teacher, ready, Views(Augmentation(shift=1), seed=5, count=3)),
+        )
     }
-    assert len(folders) == 5
+    assert len(files) == 5
+
+
+def test_runs_that_differ_in_what_the_teacher_never_sees_share_its_targets(faces, teacher, tmp_path):
+    ready = prepare(open_set(faces))
+    mine = Targets(tmp_path, teacher, ready, Views(Augmentation(shift=1), seed=5, count=3))
+    more = Targets(tmp_path, teacher, ready, Views(Augmentation(shift=1, jpeg=0.5), seed=5, count=8))
+    assert mine.path(1) == more.path(1)
+    assert mine.path(0) == Targets(tmp_path, teacher, ready, Views(AUGMENTATION, seed=6, count=3)).path(0)
 
 
 def test_the_similarity_loss_is_the_mean_over_pairs_of_the_squared_difference_of_cosines():

@@ -47,6 +47,39 @@ def head(
 
 
 @app.command()
+def models(
+    photos: Path = typer.Argument(help="Folder of photos as taken."),
+    sface: Path = typer.Option(..., help="SFace's float32 file, of OpenCV's zoo."),
+    yunet: Path = typer.Option(..., help="YuNet's float32 file, of OpenCV's zoo."),
+    aligned: Path | None = typer.Option(None, help="Faces of 112x112, for the agreement of features."),
+    pairs: Path | None = typer.Option(None, help="Folder of view 1's lists, for accuracy; --aligned is then LFW."),
+    rounds: int = typer.Option(9, min=1, help=REPEATS),
+    as_json: AsJson = False,
+) -> None:
+    """Time and agreement of the installed models, and photo to feature against OpenCV's own recipe.
+
+    Example: sphereface bench models photos --sface sface.onnx --yunet yunet.onnx --json > results/models.json
+    """
+    from sphereface.bench.models import bench_models
+
+    result = bench_models(photos, sface, yunet, aligned=aligned, pairs=pairs, rounds=rounds, say=say)
+    lines = [
+        f"{name:<16} a face {value:6.1f} ms  {result['embed_ratio_to_sface_float32'][name]:5.2f} x SFace float32"
+        for name, value in result["embed_milliseconds"].items()
+    ]
+    lines += [
+        f"{name:<16} a photo {value:5.1f} ms  {result['photo_to_feature_ratio_to_opencv'][name]:5.2f} x OpenCV"
+        for name, value in result["photo_to_feature_milliseconds"].items()
+    ]
+    lines.append(f"YuNet finds {result['yunet_found_of_float32']:.1%} of the float32 file's faces")
+    lines += [
+        f"{name:<16} " + ", ".join(f"{what.replace('_', ' ')} {value:.4f}" for what, value in found.items())
+        for name, found in result.get("aligned", {}).items()
+    ]
+    show(result, lines, as_json=as_json)
+
+
+@app.command()
 def detection(
     faces: Path = typer.Argument(help="Folder with photos/landmarks.json and lfw-dev/."),
     yunet: Path | None = typer.Option(None, help="Model file of YuNet, to measure it as well."),

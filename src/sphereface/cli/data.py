@@ -49,7 +49,9 @@ def synth(
 def align(
     photos: Path = typer.Argument(help="Folder of photos, with any subfolders."),
     out: Path = typer.Argument(help="Folder of the faces: new, empty, or an unfinished run of the same command."),
-    detector: choices.DetectorName = typer.Option("mtcnn", help="Detector; yunet is faster and needs --model."),
+    detector: choices.DetectorName = typer.Option(
+        "mtcnn", help="Detector; fast: yunet, from the extra sface or --model."
+    ),
     preset: choices.Preset = typer.Option("paper", help="Settings of MTCNN: the paper's, or fast (faces from 40 px)."),
     model: Path | None = typer.Option(None, help="Model file of YuNet."),
     landmarks: Path | None = typer.Option(None, help="List of landmarks instead of a detector: path, ten numbers."),

@@ -8,13 +8,14 @@ import typer
 
 from sphereface.choices import Missing
 from sphereface.cli import options
+from sphereface.cli.model import load_embedder
 from sphereface.cli.output import say
 
 
 def embed(
     faces: Path = typer.Argument(help="Aligned faces, in any format that `data convert` reads."),
     out: Path = typer.Argument(help="Folder of the features: new, empty, or an unfinished run of the same command."),
-    model: Path = typer.Option(..., help=options.MODEL),
+    model: str = typer.Option("auto", help=options.MODEL),
     feature_rule: options.FeatureRule = None,
     part: str = typer.Option("1/1", help="Part i of n, such as 2/8, for n machines; all write to OUT."),
     batch: options.Batch = 16,
@@ -28,15 +29,14 @@ def embed(
 ) -> None:
     """Embed a set of faces; the same command continues an interrupted run.
 
-    Example: sphereface embed lfw-112x96 lfw-features --model model.safetensors
+    Example: sphereface embed lfw-112x96 lfw-features --model sface
     """
     from sphereface.cli.progress import bars
-    from sphereface.embed.embedder import Embedder
     from sphereface.embed.run import embed_set
     from sphereface.embed.store import Part
 
     share = Part.parse(part)
-    embedder = Embedder.load(model, engine, threads=threads, device=device, feature_rule=feature_rule)
+    embedder = load_embedder(model, engine, threads=threads, device=device, feature_rule=feature_rule)
     start = time.perf_counter()
     with bars() as begin:
         folder, made = embed_set(

@@ -10,12 +10,47 @@ from sphereface.cli import options
 from sphereface.cli.output import say
 from sphereface.errors import UserError
 
-app = typer.Typer(no_args_is_help=True, help="Calibrate model files and show their cards.")
+app = typer.Typer(no_args_is_help=True, help="List, download and calibrate models, and show their cards.")
+
+
+@app.command("list")
+def list_known(as_json: options.AsJson = False) -> None:
+    """Show all known models: training data, accuracy, licences, and where they are.
+
+    Example: sphereface models list
+    """
+    from sphereface.cli.output import print_table
+    from sphereface.zoo import list_models
+    from sphereface.zoo.listing import HEAD
+
+    models = list_models()
+    if as_json:
+        typer.echo(json.dumps({"models": [model.as_dict() for model in models]}))
+    else:
+        print_table(HEAD, [model.row() for model in models])
+
+
+@app.command()
+def pull(
+    model: str = typer.Argument(help="A name of `models list`, or an https URL."),
+    sha256: str | None = typer.Option(None, help="SHA-256 that the file of a URL must have."),
+    as_json: options.AsJson = False,
+) -> None:
+    """Download a model, checked by its SHA-256, into the folder of models.
+
+    Example: sphereface models pull sphere20
+    """
+    from sphereface.cli.progress import bars
+    from sphereface.zoo import pull as pull_model
+
+    with bars() as begin:
+        path = pull_model(model, sha256=sha256, begin=begin)
+    typer.echo(json.dumps({"model": model, "path": str(path)}) if as_json else f"{path}")
 
 
 @app.command()
 def calibrate(
-    model: Path = typer.Argument(help=options.MODEL),
+    model: str = typer.Argument(help=options.MODEL),
     faces: Path = typer.Argument(help="Aligned faces in any format, or a folder that `sphereface embed` wrote."),
     far: list[float] | None = typer.Option(
         None, help="False accept rate; may be repeated. Default: those of 1e-2 ... 1e-6 that the set can measure."
@@ -61,7 +96,7 @@ def calibrate(
 
 
 @app.command()
-def card(model: Path = typer.Argument(help=options.MODEL), as_json: options.AsJson = False) -> None:
+def card(model: str = typer.Argument(help=options.MODEL), as_json: options.AsJson = False) -> None:
     """Show a model's card: its faces, features, thresholds and licences.
 
     Example: sphereface models card model.safetensors

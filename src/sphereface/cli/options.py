@@ -17,8 +17,9 @@ from sphereface import choices
 
 Rates = list[float] | None
 Files = list[Path] | None
+Names = list[str] | None
 CORES = os.cpu_count() or 1
-MODEL = "A .safetensors of ours, or any .onnx with a card."
+MODEL = "A name of `models list`, auto, a .safetensors of ours, any .onnx with a card, or https://...#sha256=..."
 STORED = "A folder that `embed` wrote, instead of --model."
 FEATURE_RULE = "Image and mirror image concatenated (the paper) or summed, or image alone; default: the card's."
 READERS = "Threads that read ahead; change speed only."
@@ -38,7 +39,7 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of the random draws.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for result.json and report.html.")]
 
 # Features: of a model, or stored.
-Models = Annotated[Files, typer.Option("--model", metavar="FILE", help=f"{MODEL} Repeated: an ensemble.")]
+Models = Annotated[Names, typer.Option("--model", metavar="NAME|FILE", help=f"{MODEL} Repeated: an ensemble.")]
 Stored = Annotated[Files, typer.Option("--features", metavar="FOLDER", help=f"{STORED} Repeated: an ensemble.")]
 Engine = Annotated[choices.Engine, typer.Option(help="Engine; auto: onnxruntime on cpu, torch on other devices.")]
 FeatureRule = Annotated[choices.FeatureRule | None, typer.Option(help=FEATURE_RULE)]

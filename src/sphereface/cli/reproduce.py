@@ -4,15 +4,19 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import typer
 
+from sphereface import choices
+from sphereface.cli import options
 from sphereface.cli.options import AsJson
 from sphereface.cli.output import say, write_result
 
 app = typer.Typer(no_args_is_help=True, help="Run an experiment of `results/` again.")
 QUICK = "A tiny version, as a check that it runs."
+ALIGNED = "Folder of the aligned photos of lfw-dev; default: align them."
+PARTS = list(get_args(choices.Part))
 DRAWERS = "Number of processes that draw faces."
 
 
@@ -61,7 +65,7 @@ def real_faces(
     faces: Path = typer.Argument(help="Folder with train/, lfw-dev/, pairsDevTrain.txt and pairsDevTest.txt."),
     out: Path = typer.Option(Path("runs/real-faces"), help="Folder for real-faces.md and real-faces.json."),
     runs: Path = typer.Option(Path("runs/real-faces"), help="Folder of the runs; the same command continues them."),
-    aligned: Path | None = typer.Option(None, help="Folder of the aligned photos of lfw-dev; default: align them."),
+    aligned: Path | None = typer.Option(None, help=ALIGNED),
     full_width: bool = typer.Option(True, help="Also one pair of runs at full width; half of the time."),
     jobs: int = typer.Option(2, min=1, help="Number of runs at a time, which share the cores."),
     quick: bool = typer.Option(False, help=QUICK),
@@ -78,6 +82,52 @@ def real_faces(
     plan = plan if full_width else replace(plan, full_width=None)
     done = compare(faces, runs, plan, aligned=aligned, jobs=jobs, say=say)
     _finish(out, "real-faces", done.as_json(), as_markdown(done), as_json=as_json)
+
+
+@app.command()
+def mini(
+    faces: Path = typer.Option(..., help="Folder with train/, more/, lfw-dev/ and the lists of pairs of view 1."),
+    teacher: str = typer.Option("sface", help=options.MODEL),
+    part: list[str] = typer.Option(PARTS, help="Part: labels, students or model; may be repeated. Default: all."),
+    out: Path = typer.Option(Path("runs/mini"), help="Folder for mini.md and mini.json, and outcomes of runs."),
+    runs: Path = typer.Option(Path("runs/mini"), help="Folder of the runs; the same command continues them."),
+    weights: Path = typer.Option(Path("runs/mini/mini.safetensors"), help="The model to write."),
+    init: Path | None = typer.Option(None, help="Model to start from, such as an earlier mini."),
+    aligned: Path | None = typer.Option(None, help=ALIGNED),
+    jobs: int = typer.Option(2, min=1, help="Number of runs at a time, which share the cores."),
+    quick: bool = typer.Option(False, help=QUICK),
+    as_json: AsJson = False,
+) -> None:
+    """Make the model in the box: choose a student, teach, test and calibrate it, and compare labels alone; many hours.
+
+    Example: sphereface reproduce mini --faces faces --out results
+    """
+    from sphereface.experiments.mini_page import as_markdown
+    from sphereface.experiments.mini_parts import FULL, QUICK, Folders, run_parts
+
+    folders = Folders(faces, runs, out, weights, aligned)
+    found = run_parts(part, folders, QUICK if quick else FULL, teacher=teacher, init=init, jobs=jobs, say=say)
+    _finish(out, "mini", found, as_markdown(found), as_json=as_json)
+
+
+@app.command()
+def calibrations(
+    faces: Path = typer.Argument(help="Folder with lfw-dev/ and the lists of pairs of view 1."),
+    out: Path = typer.Option(Path("runs/calibrations.json"), help="File to write."),
+    runs: Path = typer.Option(Path("runs/mini"), help="Folder for the aligned photos."),
+    aligned: Path | None = typer.Option(None, help=ALIGNED),
+    jobs: int = typer.Option(2, min=1, help="Number of processes that align photos."),
+) -> None:
+    """Calibrate installed models of other projects on the people of DevTrain; the file is read by `models card`.
+
+    Example: sphereface reproduce calibrations faces --out src/sphereface/zoo/calibrations.json
+    """
+    from sphereface.experiments.mini_parts import calibrate_others
+
+    found = calibrate_others(faces, runs, aligned, jobs=jobs, say=say)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(found, indent=1) + "\n")
+    typer.echo(f"{', '.join(found)}: {out}")
 
 
 @app.command()

@@ -27,7 +27,7 @@ Faces = UInt8 | Sequence[Image]  # (N, H, W, 3), or N times (H, W, 3)
 class Embedder:
     """A model with its card: aligned faces to features, which are not normalised.
 
-    >>> Embedder.load("face_recognition_sface_2021dec.onnx").embed(faces).shape
+    >>> Embedder.load("sface").embed(faces).shape
     (2, 128)
     """
 
@@ -40,14 +40,16 @@ class Embedder:
     @classmethod
     def load(
         cls,
-        path: str | Path | ModelFile,
+        path: str | Path | ModelFile = "auto",
         engine: str = "auto",
         *,
         threads: int | None = None,
         device: str = "cpu",
         feature_rule: FeatureRule | None = None,
     ) -> "Embedder":
-        """An embedder from one of our `.safetensors`, or from any ONNX file with a card.
+        """An embedder by name, as in `models list`, or from one of our `.safetensors`, or any ONNX file with a card.
+
+        The model `auto` is the most accurate one that is installed; `https://...#sha256=...` is downloaded once.
 
         The engine `auto` is onnxruntime, or torch for a device other than the cpu. `feature_rule` replaces the card's.
         """

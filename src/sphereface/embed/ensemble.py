@@ -32,7 +32,7 @@ HOLDS = {"112x112": {"112x112", "112x96"}, "112x96": {"112x96"}, "wide": {"wide"
 class Ensemble(Embedder):
     """Models for the same stored faces as one embedder.
 
-    >>> Ensemble.load(["a.safetensors", "face_recognition_sface_2021dec.onnx"], feature_rule="sum").embed(faces).shape
+    >>> Ensemble.load(["a.safetensors", "sface"], feature_rule="sum").embed(faces).shape
     (2, 1280)
     """
 
@@ -47,7 +47,7 @@ class Ensemble(Embedder):
     @classmethod
     def load(
         cls,
-        path: str | Path | ModelFile | Sequence[str | Path],
+        path: str | Path | ModelFile | Sequence[str | Path] = "auto",
         engine: str = "auto",
         *,
         threads: int | None = None,

@@ -4,50 +4,26 @@ Both run the recipe `small`. For each loss, the best of the same learning rates 
 training, in runs with fewer steps; then the loss is trained with every seed on all people.
 """
 
-import os
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import torch
-
-from sphereface.arrays import Bools, Float32, Float64, Int64, UInt8
-from sphereface.data.aligning.run import Job, align_folder
-from sphereface.data.files.workers import mapping
 from sphereface.data.formats.sets import open_set
-from sphereface.data.lists.pairs import read_pairs
-from sphereface.data.manifest import require_faces
-from sphereface.data.people import FaceSet, PeopleFolder
-from sphereface.data.reading import read_face
-from sphereface.errors import JobFailed
-from sphereface.evaluation import verify_held_out
+from sphereface.data.people import FaceSet
 from sphereface.experiments import tables
-from sphereface.experiments.loop import extract
+from sphereface.experiments.trials import Sets, run_trials, tar_on_held_out
+from sphereface.experiments.view1 import IN_LFW, STATISTICS, Measured, Unseen, align_test, gather_test, measure, row
 from sphereface.loading import without
-from sphereface.metrics import AllPairs, Paired, PeopleBootstrap
-from sphereface.metrics.bootstrap import pair_weights
-from sphereface.models import load_model
-from sphereface.models.inputs import to_tensor
+from sphereface.metrics import Paired, PeopleBootstrap
 from sphereface.progress import Say
 from sphereface.training.config import TrainConfig
 from sphereface.training.recipes import small
-from sphereface.training.run import MODEL, is_finished, train
-from sphereface.training.setting import Place
-from sphereface.training.validation import hold_out
+from sphereface.training.run import MODEL
 
-FAR = 1e-3
-# For the search on held-out people: some have hundreds of photos and would dominate, so the number of photos of each is
-# limited; with that few faces, a FAR of 1e-3 would depend on a handful of pairs.
-SEARCH_FAR, SEARCH_PHOTOS = 1e-2, 20
-STATISTICS = ("accuracy", "tar")
+SEARCH_FAR = 1e-2  # with the few faces of held-out people, a FAR of 1e-3 would depend on a handful of pairs
 NAMES = {"softmax": "softmax", "a_softmax": "A-Softmax m = 4"}
-# People of the training set that are also in LFW, found by `data audit --against` (results/audit.md).
-IN_LFW = ("p012", "p129", "p281")
 
 
 @dataclass(frozen=True)
@@ -88,49 +64,6 @@ class Trial(NamedTuple):
         """The recipe `small` with this trial's loss, learning rate, seed, width and steps."""
         whole = small().with_loss(self.loss).with_steps(self.steps)
         return whole.changed(lr=self.lr, seed=self.seed, width=self.width, validation_people=self.held_out)
-
-
-class Unseen(NamedTuple):
-    """The test faces: pixels (N, 112, 96, 3), their people (N,), and the pairs of view 1."""
-
-    pixels: UInt8
-    people: Int64
-    left: Int64
-    right: Int64
-    same: Bools
-    tested: Bools  # pairs of DevTest; mean and threshold are from the others, DevTrain
-
-
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """Statistics of a network's features (N, 2 D) of the test faces; `drawn` weights people, for a bootstrap."""
-
-    features: Float32
-    test: Unseen
-
-    @cached_property
-    def correct(self) -> Bools:
-        """A mask of the pairs of DevTest that are decided correctly, with mean and threshold from DevTrain."""
-        left, right = self.features[self.test.left], self.features[self.test.right]
-        return verify_held_out(left, right, self.test.same, self.test.tested).correct
-
-    @cached_property
-    def all_pairs(self) -> AllPairs:
-        """All pairs of test faces; of the different ones only those that can matter for a FAR of 1e-3 in any draw."""
-        many = len(self.features) > 1_000
-        return AllPairs(self.features, self.test.people, highest=20 * FAR if many else 1.0)
-
-    def accuracy(self, drawn: Float64 | None = None) -> float:
-        """The accuracy on DevTest."""
-        if drawn is None:
-            return float(self.correct.mean())
-        tested = self.test.tested
-        pairs = self.test.people[self.test.left[tested]], self.test.people[self.test.right[tested]]
-        return float(np.average(self.correct, weights=pair_weights(drawn, *pairs)))
-
-    def tar(self, drawn: Float64 | None = None) -> float:
-        """The true accept rate at a false accept rate of 1e-3 over all pairs."""
-        return self.all_pairs.tar_at_far(FAR, drawn)
 
 
 class Comparison(NamedTuple):
@@ -180,7 +113,8 @@ def compare(
         aligned = align_test(faces / "lfw-dev", runs / "lfw-dev", workers=jobs, say=say)
     test = gather_test(faces, aligned)
     known, _ = without(open_set(faces / "train"), IN_LFW)
-    run = partial(run_trials, data=faces / "train", runs=runs, jobs=jobs, say=say)
+    sets = Sets((faces / "train",), IN_LFW)
+    run = partial(run_trials, sets=sets, runs=runs, command="reproduce real-faces", jobs=jobs, say=say)
     search = search_rates(plan, run, known, runs)
     chosen = {loss: max(found, key=found.__getitem__) for loss, found in search.items()}
     for loss, found in search.items():
@@ -205,26 +139,11 @@ def compare(
         config=trials["a_softmax"][0].config().model_dump(),
         search=search,
         chosen=chosen,
-        runs={loss: [_row(each) for each in by_seed] for loss, by_seed in measured.items()},
+        runs={loss: [row(each) for each in by_seed] for loss, by_seed in measured.items()},
         difference=_differences(measured, bootstrap),
-        full_width={loss: _row(each[0]) for loss, each in full.items()},
+        full_width={loss: row(each[0]) for loss, each in full.items()},
         full_width_difference=_differences(full, bootstrap) if full else {},
     )
-
-
-def run_trials(trials: Sequence[Trial], *, data: Path, runs: Path, jobs: int, say: Say) -> None:
-    """Train the unfinished trials, `jobs` at a time, which share the cores."""
-    exclude = runs / "exclude.txt"
-    exclude.write_text("".join(f"{name}\n" for name in IN_LFW))
-    threads = max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else torch.get_num_threads()
-    tasks = [Task(trial, data, runs, exclude, threads) for trial in trials]
-    waiting = [task for task in tasks if not is_finished(task.out)]
-    say(f"{len(waiting)} of {len(tasks)} runs to do, {jobs} at a time")
-    with mapping(min(jobs, len(waiting))) as run_all:
-        for task, outcome in zip(waiting, run_all(run_task, waiting), strict=True):
-            if outcome != "finished":
-                raise JobFailed(f"{task.out}: {outcome}; run the same command again to continue")
-            say(f"{task.out.name}: done")
 
 
 def search_rates(
@@ -236,88 +155,16 @@ def search_rates(
         for loss in NAMES
     }
     run([trial for by_rate in searched.values() for trial in by_rate.values()])
-    return {
-        loss: {lr: tar_on_held_out(known, runs / trial.folder, plan) for lr, trial in by_rate.items()}
-        for loss, by_rate in searched.items()
-    }
 
+    def tar(trial: Trial) -> float:
+        return tar_on_held_out(known, runs / trial.folder / MODEL, trial.config(), SEARCH_FAR)
 
-class Task(NamedTuple):
-    """A trial with its paths and threads, for a worker process."""
-
-    trial: Trial
-    data: Path
-    runs: Path
-    exclude: Path
-    threads: int
-
-    @property
-    def out(self) -> Path:
-        """The folder of the run."""
-        return self.runs / self.trial.folder
-
-
-def run_task(task: Task) -> str:
-    """Train one trial, from its last checkpoint if there is one; its messages go to `progress.txt`."""
-    torch.set_num_threads(task.threads)
-    task.out.mkdir(parents=True, exist_ok=True)
-    place = Place(task.data, task.out, workers=0, exclude=task.exclude, resume=True, command="reproduce real-faces")
-    with (task.out / "progress.txt").open("a") as file, redirect_stderr(file):
-        return train(task.trial.config(), place, say=lambda line: print(line, file=sys.stderr, flush=True)).outcome
-
-
-def align_test(photos: Path, aligned: Path, *, workers: int, say: Say) -> Path:
-    """Align the test photos; a photo without a face is an error, because every loss is tested on all of them."""
-    say(f"aligning {photos}")
-    report = align_folder(Job(photos, aligned, format="png"), workers=workers)
-    lost = len(report.none) + len(report.unreadable)
-    if lost:
-        raise JobFailed(f"{aligned}: {lost} photos without a face, listed in its report.json; wanted a face in each")
-    return aligned
-
-
-def gather_test(faces: Path, aligned: Path) -> Unseen:
-    """The aligned test faces with the pairs of view 1."""
-    require_faces(aligned, PeopleFolder(aligned), small().alignment)
-    images = PeopleFolder(aligned)
-    place = {path.rsplit(".", 1)[0]: row for row, path in enumerate(images.paths)}
-    dev_train, dev_test = (read_pairs(faces / f"pairsDev{part}.txt") for part in ("Train", "Test"))
-    pairs = [*dev_train, *dev_test]
-
-    def side(name: str) -> Int64:
-        return np.array([place[getattr(pair, name).rsplit(".", 1)[0]] for pair in pairs])
-
-    return Unseen(
-        pixels=np.stack([read_face(images, row, "112x96") for row in range(len(images.paths))]),
-        people=images.labels,
-        left=side("left"),
-        right=side("right"),
-        same=np.array([pair.same for pair in pairs]),
-        tested=np.arange(len(pairs)) >= len(dev_train),
-    )
-
-
-def tar_on_held_out(known: FaceSet, run: Path, plan: Plan) -> float:
-    """TAR of a search run over all pairs of its held-out people, with the first photos of each."""
-    held = hold_out(known.labels, known.people, people=plan.held_out, seed=plan.seeds[0]).held
-    labels = known.labels[held]
-    rows = np.concatenate([held[labels == person][:SEARCH_PHOTOS] for person in np.unique(labels)])
-    pixels = np.stack([read_face(known, int(row), "112x96") for row in rows])
-    _, people = np.unique(known.labels[rows], return_inverse=True)
-    return AllPairs(extract(load_model(run / MODEL), to_tensor(pixels)), people).tar_at_far(SEARCH_FAR)
+    return {loss: {lr: tar(trial) for lr, trial in by_rate.items()} for loss, by_rate in searched.items()}
 
 
 def measure_all(trials: dict[str, list[Trial]], runs: Path, test: Unseen) -> dict[str, list[Measured]]:
-    """Extract the test faces' features, of image and mirror image, with the network of every finished trial."""
-    pixels = to_tensor(test.pixels)
-    return {
-        loss: [Measured(extract(load_model(runs / trial.folder / MODEL), pixels), test) for trial in each]
-        for loss, each in trials.items()
-    }
-
-
-def _row(measured: Measured) -> dict[str, float]:
-    return {statistic: getattr(measured, statistic)() for statistic in STATISTICS}
+    """Extract the test faces' features with the network of every finished trial."""
+    return {loss: [measure(runs / trial.folder / MODEL, test) for trial in each] for loss, each in trials.items()}
 
 
 def _differences(measured: dict[str, list[Measured]], bootstrap: PeopleBootstrap) -> dict[str, Paired]:

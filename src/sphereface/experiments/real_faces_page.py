@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from sphereface.experiments.real_faces import FAR, IN_LFW, NAMES, SEARCH_FAR, SEARCH_PHOTOS, STATISTICS, Comparison
+from sphereface.experiments.real_faces import NAMES, SEARCH_FAR, Comparison
 from sphereface.experiments.tables import difference_text, mean_and_each, rate_table, table
+from sphereface.experiments.trials import SEARCH_PHOTOS
+from sphereface.experiments.view1 import FAR, IN_LFW, STATISTICS
 from sphereface.metrics import Paired
 
 

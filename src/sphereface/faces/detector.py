@@ -17,7 +17,8 @@ NAMES = get_args(DetectorName)
 class Detector:
     """Finds faces and their five points in photos.
 
-    `mtcnn` includes its weights and takes a preset, `paper` or `fast`; `yunet` needs `model`, the path of its file.
+    `mtcnn` includes its weights and takes a preset, `paper` or `fast`. `yunet`, also called `fast`, has its file from
+    the extra `sface` or from `models pull yunet`; `model` is the path of another.
 
     >>> Detector().detect(photo).boxes.shape
     (1, 4)
@@ -33,12 +34,10 @@ class Detector:
     ) -> None:
         if name not in NAMES:
             raise UserError(f"unknown detector {name!r}; choose one of {', '.join(NAMES)}")
-        if name == "yunet" and model is None:
-            raise UserError("the detector yunet needs its model file: model=face_detection_yunet_2023mar.onnx")
         if name == "mtcnn" and model is not None:
             raise UserError(f"model is {str(model)!r}, but the detector mtcnn has its own weights; leave model out")
-        self.name = name
-        self._detector = MTCNN(preset, threads=threads) if model is None else YuNet(model, threads=threads)
+        self.name = "yunet" if name == "fast" else name
+        self._detector = MTCNN(preset, threads=threads) if name == "mtcnn" else YuNet(model, threads=threads)
 
     def detect(self, photo: Image) -> Detections:
         """The faces of one photo (H, W, 3) uint8 RGB."""

@@ -1,4 +1,4 @@
-"""YuNet (Wu et al., 2023) through OpenCV: a fast detector for services; the caller provides its model file."""
+"""YuNet (Wu et al., 2023) through OpenCV: a fast detector for services."""
 
 import threading
 from collections.abc import Sequence
@@ -13,8 +13,11 @@ from sphereface.arrays import Image
 from sphereface.errors import ModelFileError
 from sphereface.faces.detections import Detections
 from sphereface.faces.images import require_photo
+from sphereface.hashes import sha256_of
+from sphereface.zoo import Found, find_detector
 
 SCORE, OVERLAP, MOST = 0.9, 0.3, 5000  # the values of OpenCV's own sample
+LONGEST = 640  # pixels of a side
 
 
 class YuNet:
@@ -25,11 +28,20 @@ class YuNet:
     """
 
     def __init__(
-        self, model: str | Path, *, score: float = SCORE, longest: int = 640, threads: int | None = None
+        self,
+        model: str | Path | None = None,
+        *,
+        score: float = SCORE,
+        longest: int = LONGEST,
+        threads: int | None = None,
     ) -> None:
-        self.model, self.score, self.longest, self.threads = Path(model), score, longest, threads or 1
+        """`model` is the path of its file; None: the installed one."""
+        found = find_detector("yunet") if model is None else Found(Path(model))
+        self.model, self.score, self.longest, self.threads = found.path, score, longest, threads or 1
         if not self.model.is_file():
             raise ModelFileError(f"{model}: no such file; wanted YuNet's .onnx, as face_detection_yunet_2023mar.onnx")
+        self._content = np.frombuffer(self.model.read_bytes(), np.uint8)
+        found.check(sha256_of(self._content.tobytes()))
         self._local = threading.local()
         self._net()  # a damaged file is an error at once
 
@@ -63,7 +75,10 @@ class YuNet:
         """The network of this thread: OpenCV's object stores its input size, and so cannot be shared."""
         if not hasattr(self._local, "net"):
             try:
-                self._local.net = cv2.FaceDetectorYN.create(str(self.model), "", (32, 32), self.score, OVERLAP, MOST)
+                nothing = np.zeros(0, np.uint8)  # of a second file, which ONNX has not
+                self._local.net = cv2.FaceDetectorYN.create(
+                    "onnx", self._content, nothing, (32, 32), self.score, OVERLAP, MOST
+                )
             except cv2.error as error:
                 raise ModelFileError(f"{self.model}: not a YuNet model that OpenCV {cv2.__version__} reads") from error
         net: cv2.FaceDetectorYN = self._local.net

@@ -6,6 +6,7 @@ of the sharp view is the target for both.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import cv2
 import numpy as np
@@ -32,6 +33,11 @@ class Augmentation(Record):
     blur: float = Field(default=0.0, ge=0, le=1)
     low_resolution: float = Field(default=0.0, ge=0, le=1)
     jpeg: float = Field(default=0.0, ge=0, le=1)
+
+    @property
+    def of_view(self) -> dict[str, float]:
+        """The settings of views, which a teacher sees."""
+        return self.model_dump(include={"shift", "scale", "rotation", "colour", "grey"})
 
     def view(self, face: UInt8, draw: Float64) -> UInt8:
         """The face (H, W, 3) moved and coloured by random numbers `draw` (8,) from [0, 1)."""
@@ -77,6 +83,10 @@ class Views:
     def settings(self) -> dict[str, int | str]:
         """The settings that determine the changes."""
         return {"augmentation": self.augmentation.model_dump_json(), "views": self.count}
+
+    def about(self, number: int) -> dict[str, Any]:
+        """The settings that determine a numbered view; none for the unchanged face."""
+        return {} if self.count and number == 0 else {"number": number, "seed": self.seed, **self.augmentation.of_view}
 
     def number(self, place: int, faces: int) -> int:
         """The view of the face at a place of the run's sequence of faces: each pass over the set has the next view."""

@@ -73,4 +73,9 @@ def paired_difference(
         return float(np.mean([mine(drawn) - other(drawn) for mine, other in zip(ours, theirs, strict=True)]))
 
     draws = [difference(drawn) for drawn in bootstrap]
-    return Paired(difference(np.ones(bootstrap.people)), float(np.std(draws, ddof=1)), middle_95(draws))
+    return paired_of_draws(difference(np.ones(bootstrap.people)), draws)
+
+
+def paired_of_draws(difference: float, draws: Sequence[float] | Float64) -> Paired:
+    """A difference with its uncertainty, from the same difference in each draw of people."""
+    return Paired(float(difference), float(np.std(draws, ddof=1)), middle_95(draws))

@@ -13,7 +13,7 @@ import tomli_w
 import torch
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from sphereface.choices import FeatureRule, Template
+from sphereface.choices import ClassWeights, FeatureRule, Template
 from sphereface.contract import Alignment, Architecture, Norm, Record
 from sphereface.errors import UserError
 from sphereface.faces.warp import CROPS
@@ -55,7 +55,7 @@ class TeachingConfig(Record):
     views: int = Field(default=8, ge=1)  # of each face that the teacher embeds
     similarity: float = Field(default=10.0, ge=0)  # weight of the similarities within a batch
     labels: float = Field(default=0.1, ge=0)  # weight of the classification loss on faces with a label
-    class_weights: Literal["free", "teacher"] = "free"  # learned, or fixed to the teacher's mean of each person
+    class_weights: ClassWeights = "free"
 
 
 class TrainConfig(Record):
@@ -85,12 +85,13 @@ class TrainConfig(Record):
     steps: int = Field(default=28_000, ge=1)
     seed: int = Field(default=0, ge=0)
     # The optimizer.
+    optimizer: Literal["sgd", "adamw"] = "sgd"
     lr: float = Field(default=0.1, gt=0)
     milestones: tuple[int, ...] = (16_000, 24_000)  # steps at which the rate falls
     schedule: Literal["steps", "cosine"] = "steps"  # cosine: the rate falls to 0 along half a cosine, no milestones
     lr_drop: float = Field(default=0.1, gt=0, le=1)
     warmup: int = Field(default=0, ge=0)  # steps over which the rate rises from 0
-    momentum: float = Field(default=0.9, ge=0, lt=1)
+    momentum: float = Field(default=0.9, ge=0, lt=1)  # of AdamW: beta_1; its beta_2 is 0.999
     caffe_momentum: bool = False  # v = mu v + lr g: a lower rate does not shrink earlier gradients in v
     weight_decay: float = Field(default=5e-4, ge=0)
     clip: float | None = Field(default=None, gt=0)  # of the gradient's norm
@@ -122,6 +123,8 @@ class TrainConfig(Record):
             raise UserError(f"{self.loss} needs the whole batch at once; accumulate must be 1")
         if self.photos is not None and self.batch % self.photos:
             raise UserError(f"batch is {self.batch}, photos {self.photos} of a person; wanted a multiple of photos")
+        if self.caffe_momentum and self.optimizer != "sgd":
+            raise UserError(f"caffe_momentum is a rule of sgd; the optimizer is {self.optimizer}: leave one out")
         if self.teaching is not None:
             self._teachable()
         if self.classifier == "sharded" and "sharded" not in MODES[self.loss]:

@@ -35,7 +35,7 @@ class Learner:
     config: TrainConfig
     net: SphereFaceNet
     loss: FaceLoss
-    optimizer: torch.optim.SGD
+    optimizer: torch.optim.Optimizer
     scaler: LossScale
     mean: AveragedModel | None
     device: torch.device

@@ -1,4 +1,4 @@
-"""SGD as the authors ran it; gradient clipping and a running mean of the weights."""
+"""SGD as the authors ran it, or AdamW; gradient clipping and a running mean of the weights."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,18 +15,20 @@ from sphereface.training.config import TrainConfig
 Tensors = tuple[Tensor, ...] | list[Tensor]
 
 
-def build_optimizer(net: SphereFaceNet, loss: FaceLoss, config: TrainConfig) -> torch.optim.SGD:
-    """SGD over network and classifier; each group stores its multiple of the rate, such as 2 for biases."""
+def build_optimizer(net: SphereFaceNet, loss: FaceLoss, config: TrainConfig) -> torch.optim.Optimizer:
+    """The optimizer of network and classifier; each group stores its multiple of the rate, such as 2 for biases."""
     groups = net.parameter_groups(lr=config.lr, weight_decay=config.weight_decay)
     head = [parameter for parameter in loss.parameters() if parameter.requires_grad]
     if head:
         groups.append({"name": "classifier", "params": head, "lr": config.lr, "weight_decay": config.weight_decay})
     for group in groups:
         group["share"] = group["lr"] / config.lr
+    if config.optimizer == "adamw":
+        return torch.optim.AdamW(groups, lr=config.lr, betas=(config.momentum, 0.999), fused=True)
     return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, fused=True)
 
 
-def set_rate(optimizer: torch.optim.SGD, lr: float, *, caffe_momentum: bool) -> None:
+def set_rate(optimizer: torch.optim.Optimizer, lr: float, *, caffe_momentum: bool) -> None:
     """Set the rate of all groups.
 
     Caffe folds the rate into the momentum, v = mu v + lr g, and torch does not: w -= lr (v = mu v + g). Where the rate

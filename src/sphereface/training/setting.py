@@ -44,7 +44,7 @@ class Place:
     exclude: Path | None = None
     pairs: Path | None = None  # to validate on, instead of held-out people
     pairs_faces: Path | None = None
-    teacher: Path | None = None
+    teacher: str | Path | None = None  # a name, a path or a URL
     unlabelled: tuple[Path, ...] = ()  # sets of faces without names, for a teacher
     targets: Path | None = None  # folder of the teacher's features; default: in `out`
     missing: Missing = "fail"

@@ -27,7 +27,7 @@ class Report(NamedTuple):
 def learn(
     net: nn.Module,
     loss: FaceLoss,
-    optimizer: torch.optim.SGD,
+    optimizer: torch.optim.Optimizer,
     scaler: LossScale,
     images: Tensor,
     labels: Tensor,
@@ -72,7 +72,7 @@ def _exchange(net: nn.Module, *, last: bool) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-def _share_gradients(loss: FaceLoss, optimizer: torch.optim.SGD) -> Tensor:
+def _share_gradients(loss: FaceLoss, optimizer: torch.optim.Optimizer) -> Tensor:
     """Average a replicated classifier's gradients over the processes; returns the norm of the whole gradient.
 
     DistributedDataParallel has averaged the network's. Those of a shard are complete: squared norms add over shards.
@@ -88,5 +88,5 @@ def _share_gradients(loss: FaceLoss, optimizer: torch.optim.SGD) -> Tensor:
     return torch.stack([gradient_norm(others) ** 2, *squares]).sum().sqrt()
 
 
-def _parameters(optimizer: torch.optim.SGD) -> list[nn.Parameter]:
+def _parameters(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -11,7 +11,6 @@ The teacher sees the same views of the faces as the student: with targets of one
 by heart (Beyer et al., arXiv 2106.05237). Each view of each face is embedded once, when the run first needs it.
 """
 
-import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +26,7 @@ from sphereface import parallel
 from sphereface.arrays import Int64, UInt8, unit_rows
 from sphereface.embed.embedder import Embedder
 from sphereface.errors import ContractMismatch, UserError
+from sphereface.hashes import sha256_of
 from sphereface.loading import ReadyFaces
 from sphereface.loading.augment import Views
 from sphereface.loading.scan import face_shape
@@ -72,23 +72,22 @@ def similarity_loss(unit: Tensor, targets: Tensor) -> Tensor:
 class Targets:
     """The teacher's unit features for each view of each face, in files of float16 that are filled when needed.
 
-    A file belongs to one teacher, one set of faces and one set of views: other ones get a folder of their own, and runs
-    with the same ones share it. A fill that was interrupted continues with the missing rows.
+    A folder belongs to one teacher and one set of faces, a file in it to one view: runs with the same ones share it. A
+    fill that was interrupted continues with the missing rows.
     """
 
-    def __init__(self, folder: Path, teacher: Path, faces: ReadyFaces, views: Views, *, begin: Begin = unseen) -> None:
+    def __init__(
+        self, folder: Path, teacher: str | Path, faces: ReadyFaces, views: Views, *, begin: Begin = unseen
+    ) -> None:
         self.faces, self.views, self.begin = faces, views, begin
         self.teacher = Embedder.load(teacher, feature_rule="sum")
         self.about = {
             "teacher": self.teacher.card.name,
-            "sha256": hashlib.sha256(teacher.read_bytes()).hexdigest(),
+            "sha256": self.teacher.model,
             "faces": faces.fingerprint,
             "crop": faces.crop,
-            "seed": views.seed,
-            **views.settings(),
         }
-        key = json.dumps({**self.about, "views": None}, sort_keys=True)  # a view is the same among 4 and among 8
-        self.folder = folder / hashlib.sha256(key.encode()).hexdigest()[:16]
+        self.folder = folder / _key(self.about)
         self._filled: dict[int, Any] = {}
 
     def of(self, rows: Int64, views: Int64) -> Tensor:
@@ -106,6 +105,10 @@ class Targets:
             self._filled[view] = self._fill(view)
         return self._filled[view]
 
+    def path(self, view: int) -> Path:
+        """The file of a view."""
+        return self.folder / f"view-{_key(self.views.about(view))}.npy"
+
     def class_means(self, classes: int) -> Tensor:
         """The unit mean target of each labelled person, (K, D), from the unchanged faces."""
         values, labels = np.asarray(self.of_view(0), np.float32), self.faces.labels
@@ -116,7 +119,7 @@ class Targets:
 
     def _fill(self, view: int) -> Any:
         """Embed the missing rows of a view, each process its share."""
-        path = self.folder / f"view-{view}.npy"
+        path = self.path(view)
         if parallel.rank() == 0 and not path.is_file():
             self._create(path)
         parallel.barrier()
@@ -154,7 +157,11 @@ class Targets:
         return int(self.teacher.embed(np.zeros((1, *face_shape(self.faces.crop)), np.uint8)).shape[1])
 
 
-def require_teachable(config: TrainConfig, teacher: Path) -> str:
+def _key(settings: dict[str, Any]) -> str:
+    return sha256_of(json.dumps(settings, sort_keys=True))[:16]
+
+
+def require_teachable(config: TrainConfig, teacher: str | Path) -> str:
     """The teacher's crop; raises if it cannot teach the network of a run."""
     card = Embedder.load(teacher).card
     crop: str = card.preprocessing.crop
@@ -165,7 +172,7 @@ def require_teachable(config: TrainConfig, teacher: Path) -> str:
     return crop
 
 
-def require_sets(config: TrainConfig, unlabelled: Sequence[Path], teacher: Path | None) -> None:
+def require_sets(config: TrainConfig, unlabelled: Sequence[Path], teacher: str | Path | None) -> None:
     """Raise for settings of a run that do not fit together."""
     if unlabelled and teacher is None:
         raise UserError(

@@ -50,7 +50,7 @@ def megaface(
     ranks: int = typer.Option(1000, min=1, help="Highest rank of the exact CMC."),
     up_to_far: float = typer.Option(1e-3, help="Highest false accept rate of the exact ROC."),
     block: int | None = typer.Option(None, min=1, help="Distractors in a block; changes speed and memory only."),
-    models: list[Path] | None = typer.Option(None, "--model", hidden=True),
+    models: list[str] | None = typer.Option(None, "--model", hidden=True),
     out: Path | None = typer.Option(
         None, help="Folder for result.json, report.html, and each size's CMC and ROC in the devkit's format."
     ),

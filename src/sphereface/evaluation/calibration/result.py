@@ -1,7 +1,7 @@
 """The result of a calibration: thresholds and the impostor tail, for a card, for JSON and as plain text."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,10 @@ class Calibration:
             lambda each: each.gallery_size == gallery_size and each.fpir is not None and np.isclose(each.fpir, fpir),
             f"FPIR {fpir:g} with {gallery_size:,} people",
         )
+
+    def with_thresholds(self, more: Iterable[Threshold]) -> "Calibration":
+        """The same calibration with more thresholds, measured on the same people."""
+        return replace(self, thresholds=(*self.thresholds, *more))
 
     def card(self, card: Card) -> Card:
         """A model's card with this calibration, which replaces an older one."""

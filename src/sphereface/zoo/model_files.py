@@ -1,31 +1,18 @@
-"""Model files, and cards for well-known models of other projects, which store none."""
+"""Model files: content, hash and card from one reading."""
 
 import io
 import os
 from functools import cached_property
 from pathlib import Path
 
-from sphereface.contract import METADATA_KEY, Card, Preprocessing, card_in, open_model, parse_card
+from sphereface.contract import METADATA_KEY, Card, card_in, open_model, parse_card
 from sphereface.errors import ModelFileError
 from sphereface.graphs import metadata
 from sphereface.hashes import sha256_of
+from sphereface.zoo.cards import known_card
+from sphereface.zoo.finding import Found, find_model, names
 
 LARGEST = 2_000_000_000  # bytes of a model file; a protocol buffer has at most 2 GiB
-
-# The network takes RGB: OpenCV's own class takes BGR images and converts them.
-SFACE = Card(
-    name="sface-2021dec",
-    preprocessing=Preprocessing(crop="112x112", colour="RGB", mean=0.0, scale=1.0),
-    feature_rule="image",
-    licences={"weights": "Apache-2.0"},
-)
-
-KNOWN = {  # by SHA-256 of the file
-    "0ba9fbfa01b5270c96627c4ef784da859931e02f04419c829e83484087c34e79": SFACE,
-    "fb143eea07838aa532d1c95df5f69899974ea0140e1fba05e94204be13ed74ee": SFACE.model_copy(
-        update={"name": "sface-2021dec-int8bq"}  # integer weights, in blocks of 64
-    ),
-}
 
 
 class ModelFile:
@@ -35,17 +22,22 @@ class ModelFile:
     'sface-2021dec'
     """
 
-    def __init__(self, path: str | Path) -> None:
-        """Read a `.safetensors` of ours or an `.onnx`."""
-        self.path = Path(path)
+    def __init__(self, path: str | Path | Found) -> None:
+        """Read a `.safetensors` of ours or an `.onnx`; a found model is checked by its SHA-256."""
+        found = path if isinstance(path, Found) else Found(Path(path))
+        self.path = found.path
         self.kind = self.path.suffix
         if self.kind not in (".safetensors", ".onnx"):
-            raise ModelFileError(f"{path}: wanted an .onnx embedder with a card, or our .safetensors")
+            raise ModelFileError(
+                f"{self.path}: wanted an .onnx embedder with a card, or our .safetensors, "
+                f"or a name: {', '.join(names())}"
+            )
         with open_model(self.path) as file:
             size = os.fstat(file.fileno()).st_size
             if size > LARGEST:
                 raise ModelFileError(f"{path}: {size:,} bytes; a model file has at most {LARGEST:,}")
             self.content = file.read()
+        found.check(self.sha256)
 
     @cached_property
     def sha256(self) -> str:
@@ -54,7 +46,7 @@ class ModelFile:
 
     @cached_property
     def card(self) -> Card:
-        """The card in the file; for an `.onnx` without one, the `.card.json` beside it, or the entry of `KNOWN`."""
+        """The card in the file; for an `.onnx` without one, the `.card.json` beside it, or ours if we know the file."""
         if self.kind == ".safetensors":
             return card_in(io.BytesIO(self.content), source=str(self.path))
         try:
@@ -66,19 +58,20 @@ class ModelFile:
         beside = self.path.with_name(f"{self.path.name}.card.json")
         if beside.is_file():
             return parse_card(beside.read_bytes(), source=str(beside))
-        if self.sha256 not in KNOWN:
+        known = known_card(self.sha256)
+        if known is None:
             raise ModelFileError(
                 f"{self.path}: an ONNX file without a card; write {beside.name} beside it: the template, crop, colour, "
                 "mean and scale of its faces, and its feature rule"
             )
-        return KNOWN[self.sha256]
+        return known
 
 
 def model_file(given: str | Path | ModelFile) -> ModelFile:
-    """The model file at a path; a `ModelFile` is returned as it is."""
-    return given if isinstance(given, ModelFile) else ModelFile(given)
+    """The model file of a name, a path or a URL; a `ModelFile` is returned as it is."""
+    return given if isinstance(given, ModelFile) else ModelFile(find_model(given))
 
 
-def card_of(path: str | Path) -> Card:
-    """The card of a model file; see `ModelFile.card`."""
-    return ModelFile(path).card
+def card_of(given: str | Path) -> Card:
+    """The card of a model, by name, path or URL; see `ModelFile.card`."""
+    return model_file(given).card
