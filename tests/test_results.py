@@ -15,8 +15,8 @@ from sphereface.data.synthetic.people import VERSION
 from sphereface.experiments.openset import CONTENDERS, FULL, RATES
 from sphereface.experiments.planted_bias import FULL as PLANTED
 from sphereface.experiments.real_faces import Trial
-from sphereface.training.config import check
 from sphereface.experiments.study import SEEDS, STATISTICS
+from sphereface.training.config import check
 
 ROOT = Path(__file__).parents[1]
 DEMO = json.loads((ROOT / "results" / "demo.json").read_text())

@@ -134,6 +134,14 @@ def test_a_run_of_another_length_is_the_same_run_stretched(steps):
     )
 
 
+def test_the_running_mean_covers_the_same_share_of_a_run_of_another_length():
+    config = load_recipe("mini")
+    for steps in (500, 16_000, 100_000):
+        weight_of_the_first = config.with_steps(steps).ema ** (steps / 16)
+        assert weight_of_the_first == pytest.approx(config.ema ** (config.steps / 16), rel=1e-6)
+    assert config.with_steps(1).ema > 0
+
+
 def test_another_loss_brings_its_own_defaults():
     config = load_recipe("small")
     assert config.with_loss("softmax").annealing is None

@@ -77,7 +77,7 @@ def run_parts(
     for part in parts:
         match part:
             case "labels":
-                sets = {"few": folders.sets("train"), "many": folders.sets("train", "more/labelled")}
+                sets = {"many": folders.sets("train", "more/labelled"), "few": folders.sets("train")}
                 study = labels.Study(sets, test, folders.runs / part, folders.out / part, scale.labels, jobs)
                 found[part] = labels.compare_labels(study, say=say).as_json()
             case "students":
@@ -89,7 +89,7 @@ def run_parts(
         folders.out.mkdir(parents=True, exist_ok=True)
         with whole_file(kept) as file:
             file.write(json.dumps(found, indent=2).encode() + b"\n")
-    return found
+    return dict(json.loads(kept.read_bytes()))
 
 
 def align_and_gather(faces: Path, runs: Path, aligned: Path | None = None, *, jobs: int, say: Say) -> Unseen:

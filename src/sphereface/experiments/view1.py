@@ -11,13 +11,14 @@ from sphereface.arrays import Bools, Float32, Float64, Int64, UInt8
 from sphereface.contract import read_card
 from sphereface.data.aligning.run import Job, align_folder
 from sphereface.data.lists.pairs import read_pairs
-from sphereface.data.manifest import read_manifest, require_faces
+from sphereface.data.manifest import require_faces
 from sphereface.data.people import PeopleFolder
 from sphereface.data.reading import read_face
 from sphereface.errors import JobFailed
 from sphereface.evaluation import verify_held_out
 from sphereface.experiments.loop import extract
-from sphereface.faces.warp import as_crop
+from sphereface.faces.images import inspect
+from sphereface.faces.warp import CROPS, as_crop
 from sphereface.metrics import AllPairs
 from sphereface.metrics.bootstrap import pair_weights
 from sphereface.models import load_model
@@ -88,7 +89,7 @@ def gather_test(faces: Path, aligned: Path) -> Unseen:
     """The aligned test faces with the pairs of view 1."""
     require_faces(aligned, PeopleFolder(aligned), small().alignment)
     images = PeopleFolder(aligned)
-    crop = "112x96" if (manifest := read_manifest(aligned)) is None else manifest.alignment.crop
+    crop = "112x112" if inspect(images.read(0)).width == CROPS["112x112"].width else "112x96"
     place = {path.rsplit(".", 1)[0]: row for row, path in enumerate(images.paths)}
     dev_train, dev_test = (read_pairs(faces / f"pairsDev{part}.txt") for part in ("Train", "Test"))
     pairs = [*dev_train, *dev_test]

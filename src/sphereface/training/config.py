@@ -177,13 +177,14 @@ class TrainConfig(Record):
         return fallen * min(1.0, (step + 1) / self.warmup) if self.warmup else fallen
 
     def with_steps(self, steps: int) -> "TrainConfig":
-        """The same run with another number of steps; milestones, warm-up and annealing scale with it."""
+        """The same run with another number of steps; milestones, warm-up, annealing and running mean scale with it."""
         ratio = steps / self.steps
         annealing = self.annealing and self.annealing.model_copy(update={"gamma": self.annealing.gamma / ratio})
         return self.changed(
             steps=steps,
             milestones=tuple(round(milestone * ratio) for milestone in self.milestones),
             warmup=round(self.warmup * ratio),
+            ema=None if self.ema is None else max(self.ema ** (1 / ratio), 1e-9),
             annealing=annealing,
         )
 
