@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import onnx
+import onnx.reference
 import onnxruntime
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from sphereface.errors import ModelFileError
 from sphereface.faces.mtcnn import SHA256, weights
-from sphereface.graphs import for_onnxruntime, metadata, with_metadata
+from sphereface.graphs import for_onnxruntime, metadata, with_float_weights, with_metadata
 
 
 def run(model, inputs):
@@ -222,3 +223,35 @@ def test_what_crashes_older_versions_of_the_runtime_is_refused(spoil, reason):
     spoil(model.graph)
     with pytest.raises(ModelFileError, match=reason):
         for_onnxruntime(model.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("scale", "about"),
+    [((), {}), ((1,), {}), ((4,), {"axis": 0}), ((6,), {"axis": 1}), ((4, 2), {"axis": 1, "block_size": 3})],
+    ids=["one", "one in a row", "rows", "columns", "blocks"],
+)
+@pytest.mark.parametrize("with_zero", [True, False])
+def test_integer_weights_become_the_floats_that_onnx_computes_of_them(scale, about, with_zero):
+    rng = np.random.default_rng(0)
+    tensors = {
+        "w": rng.integers(-128, 128, (4, 6)).astype(np.int8),
+        "s": rng.uniform(0.01, 0.1, scale).astype(np.float32),
+        "z": rng.integers(-9, 9, scale).astype(np.int8),
+    }
+    if not with_zero:
+        del tensors["z"]
+    nodes = [
+        helper.make_node("DequantizeLinear", list(tensors), ["v"], **about),
+        helper.make_node("MatMul", ["x", "v"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, 1, ["N", size]) for name, size in (("x", 4), ("y", 6))]
+    initializers = [numpy_helper.from_array(value, name) for name, value in tensors.items()]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], initializers)
+    content = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]).SerializeToString()
+    x = rng.normal(size=(3, 4)).astype(np.float32)
+    (wanted,) = onnx.reference.ReferenceEvaluator(onnx.ModelProto.FromString(content)).run(None, {"x": x})
+    folded = onnx.ModelProto.FromString(with_float_weights(content))
+    assert [node.op_type for node in folded.graph.node] == ["MatMul"]
+    assert [tensor.name for tensor in folded.graph.initializer] == ["v"]
+    (found,) = onnx.reference.ReferenceEvaluator(folded).run(None, {"x": x})
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequen
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sphereface.arrays import Float32
 from sphereface.errors import ModelFileError
 
@@ -123,6 +126,46 @@ def for_onnxruntime(content: bytes, *, free_batch: bool = False) -> Fitted:
             if free_batch and len(dims) and dims[0].dim_value == 1:
                 dims[0].dim_param = "N"
         return Fitted(written(model), any(node.op_type == "QuantizeLinear" for node in _nodes(graph.node)))
+
+
+def with_float_weights(content: bytes) -> bytes:
+    """The same network with float32 constants in place of integer ones that are dequantised at every run.
+
+    OpenCV before 4.11 does not read those with a scale for each block.
+    """
+    from onnx import numpy_helper
+
+    with _errors_of_the_file():
+        model = _parsed(content)
+        graph = model.graph
+        constants = {tensor.name: tensor for tensor in graph.initializer}
+        nodes = list["NodeProto"]()
+        for node in graph.node:
+            if node.op_type == "DequantizeLinear" and constants.keys() >= set(node.input):
+                values, scale, *zero = (numpy_helper.to_array(constants[name]) for name in node.input)
+                about = {attribute.name: attribute.i for attribute in node.attribute}
+                steps = _along(scale, values.shape, about)
+                zeros = _along(zero[0], values.shape, about) if zero else 0
+                whole = ((values.astype(np.float32) - zeros) * steps).astype(np.float32)
+                graph.initializer.append(numpy_helper.from_array(whole, node.output[0]))
+            else:
+                nodes.append(node)
+        del graph.node[:]
+        graph.node.extend(nodes)
+        read = _read(graph)
+        _keep(graph.initializer, read)
+        _keep(graph.input, read - {tensor.name for tensor in graph.initializer})
+        return written(model)
+
+
+def _along(scale: NDArray[Any], shape: Shape, about: Mapping[str, int]) -> NDArray[Any]:
+    """Scales or zero points of DequantizeLinear, one each, one a slice or one a block of an axis, for all values."""
+    scale, axis = scale.astype(np.float32), about.get("axis", 1)
+    if scale.size == 1:
+        return scale.reshape(())
+    if block := about.get("block_size", 0):
+        return np.take(scale.repeat(block, axis=axis), range(int(shape[axis])), axis=axis)
+    return scale.reshape([-1 if place == axis % len(shape) else 1 for place in range(len(shape))])
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from sphereface.arrays import Image
 from sphereface.errors import ModelFileError
 from sphereface.faces.detections import Detections
 from sphereface.faces.images import require_photo
+from sphereface.graphs import with_float_weights
 from sphereface.hashes import sha256_of
 from sphereface.zoo import Found, find_detector
 
@@ -40,8 +41,9 @@ class YuNet:
         self.model, self.score, self.longest, self.threads = found.path, score, longest, threads or 1
         if not self.model.is_file():
             raise ModelFileError(f"{model}: no such file; wanted YuNet's .onnx, as face_detection_yunet_2023mar.onnx")
-        self._content = np.frombuffer(self.model.read_bytes(), np.uint8)
-        found.check(sha256_of(self._content.tobytes()))
+        content = self.model.read_bytes()
+        found.check(sha256_of(content))
+        self._content = np.frombuffer(with_float_weights(content) if found.sha256 else content, np.uint8)
         self._local = threading.local()
         self._net()  # a damaged file is an error at once
 
