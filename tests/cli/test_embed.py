@@ -13,6 +13,7 @@ from sphereface.data.manifest import SetManifest, write_manifest
 from sphereface.data.people import PeopleFolder
 from sphereface.embed.store import open_features
 from sphereface.faces.images import decode
+from sphereface.zoo import list_models
 from tests.data.sets import tree
 from tests.embed.sets import write_faces
 from tests.engines.networks import run_slowly, write_network
@@ -137,3 +138,15 @@ def test_a_model_of_others_runs_through_its_card(tmp_path):
     assert json.loads(out)["dimension"] == 128
     card = open_features(tmp_path / "out", finite=True).card
     assert (card.name, card.feature_rule, card.preprocessing.colour) == ("sface-2021dec", "sum", "RGB")
+
+
+@pytest.mark.skipif(not any(model.found for model in list_models()), reason="no model is installed")
+def test_without_a_model_the_most_accurate_one_embeds_and_is_named_with_its_licences(tmp_path):
+    write_faces(tmp_path / "faces", people=1, photos=2, size=(112, 112))
+    code, out, said = run(tmp_path / "faces", tmp_path / "features", "--json", cache=tmp_path / "cache")
+    assert code == 0, said
+    installed = [each for each in list_models() if each.found and each.card]
+    best = max(installed, key=lambda each: each.card.accuracy[0].value)
+    assert json.loads(out)["model"] in best.entry.hashes
+    assert f"model {best.card.name}" in said
+    assert f"weights {best.card.licences['weights']}" in said

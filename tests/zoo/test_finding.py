@@ -13,6 +13,7 @@ from sphereface.errors import ModelFileError, UserError
 from sphereface.zoo import ModelFile, card_of, find_model, list_models, model_file
 from sphereface.zoo.cards import ENTRIES, Download, Entry, Wheel
 from sphereface.zoo.finding import find_installed, place_of
+from tests.embed.sets import write_faces
 from tests.engines.networks import write_network
 from tests.evaluation.networks import tiles
 
@@ -172,3 +173,21 @@ def test_the_list_says_what_is_installed_and_where_the_rest_comes_from(capsys):
     assert rows["sface"].endswith("installed")
     assert "Apache-2.0" in rows["sface"]
     assert rows["sphere20"].endswith("sphereface models pull sphere20")
+
+
+@needs_wheel
+def test_an_installed_model_is_calibrated_as_a_copy_and_stays_as_it_is(tmp_path, capsys):
+    write_faces(tmp_path / "faces", people=26, photos=2, size=(112, 112))
+    before = find_model("sface").path.read_bytes()
+    arguments = ["models", "calibrate", "sface", str(tmp_path / "faces"), "--far", "0.1", "--rounds", "5"]
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "write a calibrated copy with --out FILE" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--out", str(tmp_path / "mine.onnx")])
+    assert ended.value.code == 0
+    assert find_model("sface").path.read_bytes() == before
+    mine = card_of(tmp_path / "mine.onnx")
+    assert [each.far for each in mine.thresholds] == [0.1]
+    assert mine.licences == card_of("sface").licences

@@ -25,7 +25,7 @@ class ModelFile:
     def __init__(self, path: str | Path | Found) -> None:
         """Read a `.safetensors` of ours or an `.onnx`; a found model is checked by its SHA-256."""
         found = path if isinstance(path, Found) else Found(Path(path))
-        self.path = found.path
+        self.path, self.is_shared = found.path, bool(found.sha256)  # shared: of a package or a download, not a user's
         self.kind = self.path.suffix
         if self.kind not in (".safetensors", ".onnx"):
             raise ModelFileError(

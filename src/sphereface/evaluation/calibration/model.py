@@ -10,12 +10,13 @@ from sphereface.data.formats.sets import open_set
 from sphereface.embed import store
 from sphereface.embed.embedder import BATCH, Embedder
 from sphereface.embed.run import embed_set
+from sphereface.errors import Setting, UserError
 from sphereface.evaluation.calibration.files import calibrated_path, require_maker, write_calibration
 from sphereface.evaluation.calibration.measure import FPIRS, calibrate_features, require_support
 from sphereface.evaluation.calibration.result import Calibration
 from sphereface.metrics.rates import ROUNDS
 from sphereface.progress import Begin, Say, mute, unseen
-from sphereface.zoo import ModelFile
+from sphereface.zoo import model_file
 
 
 def calibrate_model(
@@ -45,7 +46,11 @@ def calibrate_model(
 
     >>> calibrate_model("model.safetensors", "our-people", fars=[1e-3])[0].table()
     """
-    file, folder = ModelFile(model), Path(faces)
+    file, folder = model_file(model), Path(faces)
+    if out is None and file.is_shared:
+        raise UserError(
+            f"{model}: {file.path} must stay as it is; write a calibrated copy with ", Setting("out", "FILE")
+        )
     calibrated_path(file.path, out)  # an impossible path is refused before the work
     with tempfile.TemporaryDirectory() as room:
         if store.holds_features(folder):
