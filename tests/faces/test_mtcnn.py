@@ -214,7 +214,6 @@ def test_the_choice_of_a_face():
     [
         ({"name": "mtcn"}, "unknown detector 'mtcn'; choose one of mtcnn, yunet"),
         ({"preset": "quick"}, "unknown preset 'quick'; choose one of paper, fast"),
-        ({"name": "yunet"}, "yunet needs its model file"),
         ({"model": "a.onnx"}, "mtcnn has its own weights"),
         ({"name": "yunet", "model": "nowhere.onnx"}, r"nowhere\.onnx: no such file"),
     ],

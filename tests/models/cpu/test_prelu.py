@@ -53,5 +53,19 @@ def test_it_is_used_only_where_it_applies():
         assert layer(x).grad_fn is None
     assert type(PReLU(1)(x).grad_fn).__name__ == "PreluKernelBackward0"
     assert type(layer(x[:, :, 0, 0]).grad_fn).__name__ == "PreluKernelBackward0"
+
+
+def test_under_autocast_its_gradients_are_those_of_float32_as_far_as_bfloat16_goes():
+    torch.manual_seed(0)
+    layer, x = PReLU(3), torch.randn(2, 3, 4, 4)
+    grad = torch.randn(2, 3, 4, 4)
+    half = x.bfloat16().requires_grad_()
     with torch.autocast("cpu", torch.bfloat16):
-        assert type(layer(x.bfloat16()).grad_fn).__name__ != "FastBackwardBackward"
+        y = layer(half)
+    assert type(y.grad_fn).__name__ == "FastBackwardBackward"
+    y.backward(grad.bfloat16())
+    found, layer.weight.grad = layer.weight.grad, None
+    whole = x.clone().requires_grad_()
+    layer(whole).backward(grad)
+    torch.testing.assert_close(found, layer.weight.grad, atol=0.1, rtol=0.03)
+    torch.testing.assert_close(half.grad.float(), whole.grad, atol=0.03, rtol=0.03)
