@@ -10,7 +10,8 @@ from packaging.version import Version
 
 project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 wrong = []
-for line in project["dependencies"] + project["optional-dependencies"]["plot"]:
+extras = project["optional-dependencies"]
+for line in project["dependencies"] + extras["plot"] + extras["sface"]:
     wanted = Requirement(line)
     (lowest,) = (Version(each.version) for each in wanted.specifier if each.operator == ">=")
     installed = Version(version(wanted.name))
