@@ -104,14 +104,15 @@ class Study:
             }
             run_trials(
                 [trial for _, trial in waiting.values()], sets, self.runs / people, command=COMMAND, jobs=self.jobs,
-                say=say, each=lambda trial, waiting=waiting: say(self._told(*waiting[trial.folder])),  # type: ignore[misc]
+                say=say, each=lambda trial, waiting=waiting: say(self._summary(*waiting[trial.folder])),  # type: ignore[misc]
             )  # fmt: skip
         return [self._outcome(arm, trial) for arm, trial in trials]
 
     def _outcome(self, arm: Arm, trial: Trial) -> Outcome:
         return outcome(self._file(arm, trial), self._about(arm, trial), lambda: self._measure(arm, trial))
 
-    def _told(self, arm: Arm, trial: Trial) -> str:
+    def _summary(self, arm: Arm, trial: Trial) -> str:
+        """The numbers of an outcome in one line."""
         found = self._outcome(arm, trial)
         numbers = {"TAR": found["tar"]} if trial.held_out else found["statistics"]
         return f"{arm.name}, {trial.folder}: " + ", ".join(f"{name} {value:.2%}" for name, value in numbers.items())

@@ -139,8 +139,11 @@ class Study:
         waiting = [student for student in students if not kept(self._file(student))]
         if waiting:
             fill_targets(waiting[0].config(), self.sets, self.runs / waiting[0].folder, say=say)
-        told = lambda student: say(f"{student.folder}: TAR {self._outcome(student)['tar']:.2%}")  # noqa: E731
-        run_trials(waiting, self.sets, self.runs, command=COMMAND, jobs=self.jobs, say=say, each=told)
+
+        def report(student: Student) -> None:
+            say(f"{student.folder}: TAR {self._outcome(student)['tar']:.2%}")
+
+        run_trials(waiting, self.sets, self.runs, command=COMMAND, jobs=self.jobs, say=say, each=report)
         return [self._outcome(student)["tar"] for student in students]
 
     def _file(self, student: Student) -> Path:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -35,6 +35,9 @@ class Trial(Protocol):
 
     def config(self) -> TrainConfig:
         """Its settings."""
+
+
+Run = TypeVar("Run", bound=Trial)
 
 
 class Sets(NamedTuple):
@@ -68,14 +71,14 @@ class Task(NamedTuple):
 
 
 def run_trials(
-    trials: Sequence[Trial],
+    trials: Sequence[Run],
     sets: Sets,
     runs: Path,
     *,
     command: str,
     jobs: int,
     say: Say,
-    each: Callable[[Trial], None] = lambda _: None,
+    each: Callable[[Run], None] = lambda _: None,
 ) -> None:
     """Train the unfinished trials, `jobs` at a time, which share the cores; call `each` for every finished one."""
     waiting = [trial for trial in trials if not is_finished(runs / trial.folder)]
@@ -87,11 +90,11 @@ def run_trials(
     threads = max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else torch.get_num_threads()
     tasks = [Task(trial, sets, runs / trial.folder, threads, command) for trial in waiting]
     with mapping(jobs) as run_all:
-        for task, outcome in zip(tasks, run_all(run_task, tasks), strict=True):
+        for trial, task, outcome in zip(waiting, tasks, run_all(run_task, tasks), strict=True):
             if outcome != "finished":
                 raise JobFailed(f"{task.out}: {outcome}; run the same command again to continue")
             say(f"{task.out.name}: done")
-            each(task.trial)
+            each(trial)
 
 
 def run_task(task: Task) -> str:
