@@ -102,6 +102,21 @@ def test_runs_that_differ_in_what_the_teacher_never_sees_share_its_targets(faces
     assert mine.path(0) == Targets(tmp_path, teacher, ready, Views(AUGMENTATION, seed=6, count=3)).path(0)
 
 
+def test_runs_that_leave_out_other_people_share_targets_and_embed_what_is_missing(faces, teacher, tmp_path):
+    whole, views = open_set(faces), Views(AUGMENTATION, seed=5, count=3)
+    some, everybody = prepare(whole, exclude={whole.people[0], whole.people[5]}), prepare(whole)
+    assert 0 < len(some) < len(everybody)
+    first, second = (Targets(tmp_path, teacher, ready, views) for ready in (some, everybody))
+    assert first.path(1) == second.path(1)
+    early = first.of(np.arange(len(some)), np.ones(len(some), np.int64))
+    assert np.isnan(np.load(first.path(1))[:, 0]).sum() == len(everybody) - len(some)
+    late = second.of(np.arange(len(everybody)), np.ones(len(everybody), np.int64))
+    by_path = dict(zip(everybody.images.paths, late, strict=True))
+    assert all(torch.equal(target, by_path[path]) for path, target in zip(some.images.paths, early, strict=True))
+    fresh = Targets(tmp_path / "fresh", teacher, everybody, views).of(np.arange(3), np.ones(3, np.int64))
+    assert_close(late[:3], fresh, atol=2e-3, rtol=0)  # faces that the first run had left out are among them
+
+
 def test_the_similarity_loss_is_the_mean_over_pairs_of_the_squared_difference_of_cosines():
     unit, target = (torch.nn.functional.normalize(torch.randn(5, 4)) for _ in range(2))
     pairs = [(i, j) for i in range(5) for j in range(5) if i != j]

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -68,20 +68,26 @@ class Mini(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Place:
+class Making:
     """The faces of training and test, and the folders of the run and of the weights."""
 
     sets: Sets
     test: Unseen
+    watched: tuple[Path, Path]  # list of pairs, and folder of their faces, for the run's curve; without effect on it
     run: Path
     weights: Path  # the file to write
     init: Path | None = None  # weights to start from
 
 
-def make_mini(place: Place, config: TrainConfig, *, rounds: int = 1_000, say: Say) -> Mini:
-    """Train, or continue; then test, calibrate and write the model. A finished run is only tested."""
+def make_mini(place: Making, config: TrainConfig, *, rounds: int = 1_000, say: Say) -> Mini:
+    """Train, or continue; then test, calibrate and write the model. A finished run is only tested.
+
+    All people of the sets are trained on: the run watches pairs of DevTrain, where others hold out people.
+    """
     assert place.sets.teacher is not None
-    done = train(config, place.sets.place(place.run, COMMAND, init=place.init), say=say)
+    pairs, faces = place.watched
+    run = replace(place.sets.place(place.run, COMMAND, init=place.init), pairs=pairs, pairs_faces=faces)
+    done = train(config, run, say=say)
     if done.outcome != "finished":
         raise JobFailed(f"{place.run}: {done.outcome}; run the same command again to continue")
     write_half(place.run / MODEL, place.weights, Card(name=f"{NAME}-{VERSION}", feature_rule="image"))

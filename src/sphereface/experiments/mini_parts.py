@@ -34,6 +34,11 @@ class Folders:
     weights: Path
     aligned: Path | None = None  # the photos of lfw-dev, aligned; None: in the folder of runs
 
+    @property
+    def aligned_photos(self) -> Path:
+        """The folder of the aligned photos of lfw-dev."""
+        return self.aligned or self.runs / ALIGNED
+
     def sets(self, *names: str, teacher: str | None = None) -> Sets:
         """The faces of some sets, and the faces without names if there is a teacher."""
         named = tuple(self.faces / name for name in names)
@@ -84,7 +89,8 @@ def run_parts(
                 chosen = students.Study(taught, folders.runs / part, folders.out / part, scale.students, jobs)
                 found[part] = students.compare_students(chosen, say=say).as_json()
             case "model":
-                place = mini.Place(taught, test, folders.runs / part, folders.weights, init)
+                watched = folders.faces / "pairsDevTrain.txt", folders.aligned_photos
+                place = mini.Making(taught, test, watched, folders.runs / part, folders.weights, init)
                 found[part] = mini.make_mini(place, scale.model, rounds=scale.rounds, say=say).as_json()
         folders.out.mkdir(parents=True, exist_ok=True)
         with whole_file(kept) as file:

@@ -75,9 +75,9 @@ class Plan:
     """The settings and networks that are compared."""
 
     networks: tuple[Network, ...] = (
-        ("sphereface4", 0.5), ("sphereface10", 0.5), ("sphereface10", 0.625), ("sphereface20", 0.5),
+        ("sphereface4", 0.5), ("sphereface10", 0.625), ("sphereface20", 0.375), ("sphereface20", 0.4375),
     )  # fmt: skip
-    rates: tuple[Rate, ...] = (("sgd", 0.1), ("sgd", 0.2), ("sgd", 0.4), ("adamw", 0.001), ("adamw", 0.003))
+    rates: tuple[Rate, ...] = (("sgd", 0.1), ("sgd", 0.3), ("adamw", 0.001), ("adamw", 0.003))
     rules: tuple[Rule, ...] = ((0.0, "free"), (0.1, "free"), (0.3, "free"), (0.1, "teacher"))
     steps: int = 500
     people: int = 60

@@ -20,6 +20,7 @@ from sphereface.loading.augment import Views
 from sphereface.loading.ready import ReadyFaces
 from sphereface.loading.samplers import Sampler, mirrored, shard
 from sphereface.loading.scan import face_shape
+from sphereface.loading.subset import fingerprint
 from sphereface.loading.workers import START_METHOD, StartMethod, Workers
 
 EMPTY: Int64 = np.zeros(0, np.int64)
@@ -166,7 +167,7 @@ class _Batches(Dataset[_Loaded]):
     def settings(self) -> dict[str, int | str]:
         """The settings that determine the batches."""
         faces = {"crop": self.crop, "fingerprint": self.faces.fingerprint}
-        views = self.views.settings() if self.views else {}
+        views = {**self.views.settings(), "whole": fingerprint(self.faces.whole)} if self.views else {}
         return {**self.sampler.settings(), "mirror": self.mirror, **faces, **views}
 
     def __getitem__(self, step: int) -> _Loaded:
@@ -196,8 +197,9 @@ class _Batches(Dataset[_Loaded]):
         """Change the faces (B, H, W, 3) in place; returns the numbers of their views."""
         places = step * self.sampler.batch + shard(np.arange(self.sampler.batch), self.rank, self.ranks)
         numbers = [views.number(int(place), self.sampler.count) for place in places]
-        for row, index, number, place in zip(rows, chosen.tolist(), numbers, places.tolist(), strict=True):
-            row[:] = views.lose_detail(views.view(row, index, number), place)
+        origins = self.faces.places[chosen].tolist()
+        for row, origin, number, place in zip(rows, origins, numbers, places.tolist(), strict=True):
+            row[:] = views.lose_detail(views.view(row, origin, number), place)
         return np.array(numbers, np.int64)
 
 

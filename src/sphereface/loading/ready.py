@@ -26,6 +26,8 @@ class ReadyFaces:
     """Faces that were readable when the run began; made by `prepare`."""
 
     images: Subset  # the images in use
+    whole: FaceSet  # the set that they are from
+    places: Int64  # of the images in use, in that set
     crop: str
     missing: Missing
     scan: Scan  # the scan that selected them
@@ -119,7 +121,10 @@ def prepare(
     images = chosen.keep(_readable(decided, chosen))
     if not len(images.rows):
         raise refusal(decided.unreadable, f"{decided.count:,} images", *ADVICE)
-    return ReadyFaces(images, crop, missing, decided, not_found, fingerprint(images), pixels, _readable(found, chosen))
+    return ReadyFaces(
+        images, faces, chosen.rows[images.rows], crop, missing, decided, not_found, fingerprint(images), pixels,
+        _readable(found, chosen),
+    )  # fmt: skip
 
 
 def _readable(scan: Scan, images: Subset) -> Bools:

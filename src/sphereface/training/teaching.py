@@ -32,12 +32,13 @@ from sphereface.hashes import sha256_of
 from sphereface.loading import ReadyFaces
 from sphereface.loading.augment import Views
 from sphereface.loading.scan import face_shape
+from sphereface.loading.subset import fingerprint
 from sphereface.losses import FaceLoss
 from sphereface.progress import Begin, unseen
 from sphereface.training.config import TeachingConfig, TrainConfig
 
 WAY_OUT = "choose a teacher of the student's template and crop, or one of 112x112 for a student of 112x96"
-PIECE = 64  # faces that a thread embeds at a time
+PIECE = 8  # faces that a thread embeds at a time; more need more cache: 64 took 1.18 x the time
 
 
 def taught_loss(
@@ -74,8 +75,8 @@ def similarity_loss(unit: Tensor, targets: Tensor) -> Tensor:
 class Targets:
     """The teacher's unit features for each view of each face, in files of float16 that are filled when needed.
 
-    A folder belongs to one teacher and one set of faces, a file in it to one view: runs with the same ones share it. A
-    fill that was interrupted continues with the missing rows.
+    A folder belongs to one teacher and one set of faces, a file in it to one view. Runs share it, also those that leave
+    out different people: rows are places in the whole set, and a run fills those of its faces that are missing.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Targets:
         self.about = {
             "teacher": self.teacher.card.name,
             "sha256": self.teacher.model,
-            "faces": faces.fingerprint,
+            "faces": fingerprint(faces.whole),
             "crop": faces.crop,
         }
         self.folder = folder / _key(self.about)
@@ -95,14 +96,14 @@ class Targets:
     def of(self, rows: Int64, views: Int64) -> Tensor:
         """The targets (B, D) float32 of faces of the set, each in one of its views."""
         parts = [(view, views == view) for view in np.unique(views).tolist()]
-        filled = [(self.of_view(view)[rows[here]], here) for view, here in parts]
+        filled = [(self.of_view(view)[self.faces.places[rows[here]]], here) for view, here in parts]
         targets = np.empty((len(rows), filled[0][0].shape[1]), np.float32)
         for values, here in filled:
             targets[here] = values
         return torch.from_numpy(unit_rows(targets).astype(np.float32))
 
     def of_view(self, view: int) -> Any:
-        """The targets (N, D) float16 of one view of all faces; embeds those that are missing."""
+        """The targets (N, D) float16 of one view, by place in the whole set; embeds those of the faces that are missing."""
         if view not in self._filled:
             self._filled[view] = self._fill(view)
         return self._filled[view]
@@ -113,7 +114,7 @@ class Targets:
 
     def class_means(self, classes: int) -> Tensor:
         """The unit mean target of each labelled person, (K, D), from the unchanged faces."""
-        values, labels = np.asarray(self.of_view(0), np.float32), self.faces.labels
+        values, labels = np.asarray(self.of_view(0)[self.faces.places], np.float32), self.faces.labels
         sums = np.zeros((classes, values.shape[1]), np.float32)
         known = labels < classes
         np.add.at(sums, labels[known], unit_rows(values[known]))
@@ -126,16 +127,17 @@ class Targets:
             self._create(path)
         parallel.barrier()
         stored = open_memmap(path, mode="r+")
-        if stored.shape[0] != len(self.faces):
-            raise UserError(f"{path}: {stored.shape[0]:,} rows for {len(self.faces):,} faces; remove it")
-        rows = np.flatnonzero(np.isnan(stored[:, 0]))[parallel.rank() :: parallel.ranks()]
+        if len(stored) != len(self.faces.whole.paths):
+            raise UserError(f"{path}: {len(stored):,} rows for {len(self.faces.whole.paths):,} faces; remove it")
+        places = self.faces.places
+        rows = np.flatnonzero(np.isnan(stored[:, 0][places]))[parallel.rank() :: parallel.ranks()]
         progress = self.begin(f"teacher: view {view + 1} of {self.views.count}")
         pieces = [rows[start : start + PIECE] for start in range(0, len(rows), PIECE)]
         done = 0
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # faster than one face on all threads
             try:
                 for piece, features in zip(pieces, pool.map(partial(self._embed, view=view), pieces), strict=True):
-                    stored[piece] = features
+                    stored[places[piece]] = features
                     progress(done := done + len(piece), len(rows))
             finally:
                 pool.shutdown(cancel_futures=True)
@@ -150,14 +152,14 @@ class Targets:
         faces = np.empty((len(rows), *face_shape(self.faces.crop)), np.uint8)
         for face, row in zip(faces, rows.tolist(), strict=True):
             self.faces.read_into(row, face)
-            face[:] = self.views.view(face, row, view)
+            face[:] = self.views.view(face, int(self.faces.places[row]), view)
         return faces
 
     def _create(self, path: Path) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "about.json").write_text(json.dumps(self.about, indent=1))
         part = path.with_suffix(".part")
-        empty = open_memmap(part, mode="w+", dtype=np.float16, shape=(len(self.faces), self._size()))
+        empty = open_memmap(part, mode="w+", dtype=np.float16, shape=(len(self.faces.whole.paths), self._size()))
         empty[:] = np.nan
         empty.flush()
         part.replace(path)
