@@ -37,7 +37,8 @@ STAGES: dict[str, tuple[int, int, int, int]] = {
     "sphereface64_caffe": (3, 7, 16, 3),  # the authors' prototxt: one unit fewer than the table
 }
 
-Norm = Literal["batch"] | None
+# None as in the paper; batch norm before each activation; the same, and on the features.
+Norm = Literal["batch", "batch-all"] | None
 MADE_OF: dict[FeatureRule, str] = {
     "concatenate": "image and mirror image, concatenated",
     "sum": "image and mirror image, summed",

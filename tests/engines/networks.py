@@ -37,6 +37,11 @@ def write_network(
         inputs = width
     tensors["fc1.weight"] = rng.normal(size=(features, inputs * 42)) / 6
     tensors["fc1.bias"] = rng.normal(size=features)
+    if norm == "batch-all":
+        for part in ("weight", "bias", "running_mean"):
+            tensors[f"fc1_norm.{part}"] = rng.normal(size=features)
+        tensors["fc1_norm.running_var"] = rng.uniform(0.1, 2, features)
+        tensors["fc1_norm.num_batches_tracked"] = np.array(7)
     stored = {name: value if value.dtype == np.int64 else value.astype(dtype) for name, value in tensors.items()}
     (name,) = [each for each, stages in STAGES.items() if stages == units]
     architecture = Architecture(name=name, features=features, norm=norm, last_relu=last_relu)
@@ -71,4 +76,9 @@ def run_slowly(tensors, faces, *, last_relu=False):
 
     flat = sequence(np.asarray(faces, float), "stages", 2).reshape(len(faces), -1)
     features = flat @ tensors["fc1.weight"].T.astype(float) + tensors["fc1.bias"]
+    if "fc1_norm.running_mean" in tensors:
+        gain, shift, mean, variance = (
+            tensors[f"fc1_norm.{part}"].astype(float) for part in ("weight", "bias", "running_mean", "running_var")
+        )
+        features = (features - mean) / np.sqrt(variance + 1e-5) * gain + shift
     return np.maximum(features, 0) if last_relu else features

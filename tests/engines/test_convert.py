@@ -33,7 +33,7 @@ def relative(features, expected):
     return np.abs(features - expected).max() / np.abs(expected).max()
 
 
-@pytest.mark.parametrize("norm", [None, "batch"])
+@pytest.mark.parametrize("norm", [None, "batch", "batch-all"])
 @pytest.mark.parametrize("last_relu", [False, True])
 @pytest.mark.parametrize("units", [(0, 0, 0, 0), (0, 1, 2, 0)])
 def test_the_graph_computes_what_the_layers_do_one_by_one(tmp_path, inputs, units, norm, last_relu):
@@ -44,7 +44,7 @@ def test_the_graph_computes_what_the_layers_do_one_by_one(tmp_path, inputs, unit
     assert (features.min() < 0) != last_relu
 
 
-@pytest.mark.parametrize("norm", [None, "batch"])
+@pytest.mark.parametrize("norm", [None, "batch", "batch-all"])
 @pytest.mark.parametrize("name", DEPTHS)
 def test_every_depth_equals_torch(tmp_path, inputs, name, norm):
     torch = pytest.importorskip("torch")

@@ -27,7 +27,7 @@ def saved(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("options", [{}, {"norm": "batch"}, {"last_relu": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"norm": "batch"}, {"norm": "batch-all"}, {"last_relu": True}], ids=str)
 def test_a_saved_network_comes_back_bit_for_bit(tmp_path, options):
     net = small(**options).eval()
     save_model(net, tmp_path / "a.safetensors")

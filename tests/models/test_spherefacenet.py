@@ -122,8 +122,19 @@ def test_batch_norm_stands_between_every_convolution_and_its_activation():
     assert net.train()(torch.randn(4, 3, 112, 96)).shape == (4, 512)
 
 
+def test_batch_norm_of_the_features_gives_each_a_mean_of_zero_over_a_batch():
+    net = create_model("sphereface4", width=0.125, features=8, norm="batch-all").train()
+    faces = torch.randn(16, 3, 112, 96) + 3
+    assert_close(net(faces).mean(0), torch.zeros(8), atol=1e-5, rtol=0)
+    plain = create_model("sphereface4", width=0.125, features=8, norm="batch")
+    assert (plain(faces).mean(0).abs() > 0.01).any()
+    assert net.state_dict().keys() - plain.state_dict().keys() == {
+        f"fc1_norm.{part}" for part in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+    }
+
+
 def test_biases_learn_twice_as_fast_without_decay_and_no_parameter_is_left_out():
-    for norm in (None, "batch"):
+    for norm in (None, "batch", "batch-all"):
         net = create_model("sphereface20", width=0.125, norm=norm)
         groups = {group["name"]: group for group in net.parameter_groups(lr=0.1, weight_decay=5e-4)}
         assert (groups["weights"]["lr"], groups["weights"]["weight_decay"]) == (0.1, 5e-4)
@@ -172,7 +183,7 @@ def test_faces_of_another_shape_are_an_error_that_says_so(shape):
     ("name", "options", "message"),
     [
         ("sphere20", {}, "choose one of sphereface4, sphereface10"),
-        ("sphereface4", {"norm": "layer"}, "'batch'"),
+        ("sphereface4", {"norm": "layer"}, "one of batch, batch-all"),
         ("sphereface4", {"features": 0}, "at least 1"),
         ("sphereface4", {"width": 0.0}, "above 0"),
     ],

@@ -191,3 +191,27 @@ def test_an_installed_model_is_calibrated_as_a_copy_and_stays_as_it_is(tmp_path,
     mine = card_of(tmp_path / "mine.onnx")
     assert [each.far for each in mine.thresholds] == [0.1]
     assert mine.licences == card_of("sface").licences
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [["models", "card"], ["embed", "faces", "out", "--model"], ["evaluate", "folder", "faces", "--model"],
+     ["data", "audit", "faces", "--model"], ["train", "--faces", "faces", "--out", "run", "--teacher"]],
+    ids=lambda verb: " ".join(verb[:2]),
+)  # fmt: skip
+def test_a_verb_downloads_the_model_of_a_url_with_its_progress_shown(verb, models, tmp_path, monkeypatch, capsys):
+    begun = []
+
+    def download(url, path, *, sha256, begin):
+        begin(f"downloading {url}")(5, 10)
+        begun.append(url)
+        raise ModelFileError("the server is away")
+
+    monkeypatch.setattr("sphereface.zoo.finding.download", download)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main([*verb, f"https://models.example/m.onnx#sha256={'ab' * 32}"])
+    shown = capsys.readouterr().err
+    assert (ended.value.code, begun) == (2, ["https://models.example/m.onnx"])
+    assert "downloading https://models.example/m.onnx\n" in shown
+    assert shown.splitlines()[-1].endswith("the server is away")

@@ -17,7 +17,7 @@ def audit_path(
     faces: Path,
     *,
     against: Path | None = None,
-    model: Path | None = None,
+    model: str | Path | None = None,
     few: int = FEW,
     missing: Missing = "skip",
     out: Path,
@@ -37,6 +37,6 @@ def audit_path(
     (out / "audit.json").write_text(found.model_dump_json(indent=2) + "\n")
     (out / "exclude.txt").write_text("".join(f"{line}\n" for line in found.exclude()))
     command = f"sphereface data audit {faces.name}" + (f" --against {against.name}" if against else "")
-    (out / "audit.md").write_text(markdown(found, command + (f" --model {model.name}" if model else "")))
+    (out / "audit.md").write_text(markdown(found, command + (f" --model {Path(model).name}" if model else "")))
     write_page(found, ours, theirs, out / "report.html")
     return found

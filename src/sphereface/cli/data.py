@@ -127,7 +127,9 @@ def convert(
 def audit(
     faces: Path = typer.Argument(help="Aligned faces, in any format that convert reads."),
     against: Path | None = typer.Option(None, help="Test set that should have no person in common."),
-    model: Path | None = typer.Option(None, help="Model with a card, to compare people also by features."),
+    model: str | None = typer.Option(
+        None, help=f"{options.MODEL} Compares people also by features.", callback=options.fetched
+    ),
     few: int = typer.Option(5, min=1, help="List people with fewer photos."),
     missing: choices.Missing = typer.Option("skip", help="Unreadable images: skip lists them, fail is an error."),
     out: Path = typer.Option(Path("audit"), help="Folder for report.html, audit.md, audit.json and exclude.txt."),
@@ -135,7 +137,7 @@ def audit(
 ) -> None:
     """Find copies, wrong labels, one person under two names, and people of a test set.
 
-    Example: sphereface data audit faces --against lfw-112x112 --model face_recognition_sface_2021dec.onnx
+    Example: sphereface data audit faces --against lfw-112x112 --model sface
     """
     from sphereface.audit import audit_path
     from sphereface.cli.progress import bars

@@ -15,7 +15,7 @@ from sphereface.cli.output import say
 def embed(
     faces: Path = typer.Argument(help="Aligned faces, in any format that `data convert` reads."),
     out: Path = typer.Argument(help="Folder of the features: new, empty, or an unfinished run of the same command."),
-    model: str = typer.Option("auto", help=options.MODEL),
+    model: str = typer.Option("auto", help=options.MODEL, callback=options.fetched),
     feature_rule: options.FeatureRule = None,
     part: str = typer.Option("1/1", help="Part i of n, such as 2/8, for n machines; all write to OUT."),
     batch: options.Batch = 16,

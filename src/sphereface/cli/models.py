@@ -50,7 +50,7 @@ def pull(
 
 @app.command()
 def calibrate(
-    model: str = typer.Argument(help=options.MODEL),
+    model: str = typer.Argument(help=options.MODEL, callback=options.fetched),
     faces: Path = typer.Argument(help="Aligned faces in any format, or a folder that `sphereface embed` wrote."),
     far: list[float] | None = typer.Option(
         None, help="False accept rate; may be repeated. Default: those of 1e-2 ... 1e-6 that the set can measure."
@@ -96,7 +96,9 @@ def calibrate(
 
 
 @app.command()
-def card(model: str = typer.Argument(help=options.MODEL), as_json: options.AsJson = False) -> None:
+def card(
+    model: str = typer.Argument(help=options.MODEL, callback=options.fetched), as_json: options.AsJson = False
+) -> None:
     """Show a model's card: its faces, features, thresholds and licences.
 
     Example: sphereface models card model.safetensors

@@ -24,6 +24,19 @@ STORED = "A folder that `embed` wrote, instead of --model."
 FEATURE_RULE = "Image and mirror image concatenated (the paper) or summed, or image alone; default: the card's."
 READERS = "Threads that read ahead; change speed only."
 
+
+def fetched(context: typer.Context, given: Any) -> Any:
+    """A model option as given; a URL in it is downloaded here, with a progress bar."""
+    for each in given if isinstance(given, list) else [given]:
+        if "://" in str(each) and not context.resilient_parsing:  # no download to complete a command in the shell
+            from sphereface.cli.progress import bars
+            from sphereface.zoo.finding import find_url
+
+            with bars() as begin:
+                find_url(str(each), begin=begin)
+    return given
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Batch = Annotated[int, typer.Option(min=1, help="Number of faces in a batch.")]
 Root = Annotated[Path | None, typer.Option(help="Folder that the paths of a list are relative to.")]
@@ -39,7 +52,9 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of the random draws.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for result.json and report.html.")]
 
 # Features: of a model, or stored.
-Models = Annotated[Names, typer.Option("--model", metavar="NAME|FILE", help=f"{MODEL} Repeated: an ensemble.")]
+Models = Annotated[
+    Names, typer.Option("--model", metavar="NAME|FILE", help=f"{MODEL} Repeated: an ensemble.", callback=fetched)
+]
 Stored = Annotated[Files, typer.Option("--features", metavar="FOLDER", help=f"{STORED} Repeated: an ensemble.")]
 Engine = Annotated[choices.Engine, typer.Option(help="Engine; auto: onnxruntime on cpu, torch on other devices.")]
 FeatureRule = Annotated[choices.FeatureRule | None, typer.Option(help=FEATURE_RULE)]

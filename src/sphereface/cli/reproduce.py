@@ -87,7 +87,7 @@ def real_faces(
 @app.command()
 def mini(
     faces: Path = typer.Option(..., help="Folder with train/, more/, lfw-dev/ and the lists of pairs of view 1."),
-    teacher: str = typer.Option("sface", help=options.MODEL),
+    teacher: str = typer.Option("sface", help=options.MODEL, callback=options.fetched),
     part: list[str] = typer.Option(PARTS, help="Part: labels, students or model; may be repeated. Default: all."),
     out: Path = typer.Option(Path("runs/mini"), help="Folder for mini.md and mini.json, and outcomes of runs."),
     runs: Path = typer.Option(Path("runs/mini"), help="Folder of the runs; the same command continues them."),

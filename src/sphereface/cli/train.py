@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from sphereface.choices import Missing
+from sphereface.cli import options
 from sphereface.cli.options import AsJson
 
 
@@ -44,7 +45,11 @@ def train(
     validate_every: int | None = typer.Option(None, min=0, help="Steps between validations; 0: at the end."),
     pairs: Path | None = typer.Option(None, help="List of pairs for validation, instead of held-out people."),
     pairs_faces: Path | None = typer.Option(None, help="Folder of the aligned faces of --pairs."),
-    teacher: str | None = typer.Option(None, help="Model whose features the network learns to give, such as sface."),
+    teacher: str | None = typer.Option(
+        None,
+        help=f"Model whose features the network learns to give, such as sface. {options.MODEL}",
+        callback=options.fetched,
+    ),
     unlabelled: list[Path] = typer.Option([], help="Set of faces without names, for --teacher; may be repeated."),
     targets: Path | None = typer.Option(None, help="Folder of the teacher's features; default: OUT/targets."),
     init: Path | None = typer.Option(None, help="Model to start from, for --recipe finetune."),

@@ -1,8 +1,8 @@
 """Our `.safetensors` models as ONNX, without torch: the graph follows from the tensors' names.
 
 `stages.0`, `stages.1`, ... are a sequence: a convolution, an optional batch norm, a PReLU, or a residual unit with the
-same layers as `body.0`, `body.1`, ...; `fc1` is the last layer. In evaluation a batch norm is a scale and a shift for
-each channel, which are merged into the convolution before it.
+same layers as `body.0`, `body.1`, ...; `fc1` is the last layer, with an optional batch norm `fc1_norm`. In evaluation a
+batch norm is a scale and a shift for each channel, which are merged into the layer before it.
 """
 
 import contextlib
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 VERSION = 4  # of the graphs written here; cached files of other versions are ignored
 EPSILON = 1e-5  # torch's, in a batch norm
+FC1_NORM = "fc1_norm.running_mean"
 TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 
 
@@ -94,14 +95,17 @@ class _Writer:
 
     def network(self, architecture: Architecture) -> None:
         """faces -> stages -> fc1 -> features."""
-        if (architecture.norm == "batch") != any(name.endswith("running_mean") for name in self.tensors):
+        normed = [name for name in self.tensors if name.endswith("running_mean")]
+        on_features = FC1_NORM in self.tensors
+        if (architecture.norm is not None) != bool(normed) or (architecture.norm == "batch-all") != on_features:
             raise self.stray(f"norm {architecture.norm!r}")
         x = self.chain("faces", "stages", stride=2)
         self.require_depth(architecture.name)
         crop, halved = CROPS["112x96"], len(self.units)
         flat = self.channels * (crop.height >> halved) * (crop.width >> halved)
-        add_constant(self.graph, "fc1.weight", self.take("fc1.weight", (architecture.features, flat)))
-        add_constant(self.graph, "fc1.bias", self.take("fc1.bias", (architecture.features,)))
+        weight = self.take("fc1.weight", (architecture.features, flat))
+        bias = self.take("fc1.bias", (architecture.features,))
+        self.add_layer("fc1", weight, bias, norm="fc1_norm" if on_features else None)
         if self.tensors:
             raise self.stray(f"tensor {min(self.tensors)!r}")
         end = "fc1" if architecture.last_relu else "features"
@@ -141,25 +145,28 @@ class _Writer:
                 return x
 
     def convolution(self, x: str, name: str, *, norm: str | None, stride: int) -> None:
-        """A 3x3 convolution, merged with the batch norm after it: (wx + b - mean) / deviation * gain + shift."""
+        """A 3x3 convolution, merged with the batch norm after it."""
         width = len(self.tensors[f"{name}.weight"])
-        weight = self.take(f"{name}.weight", (width, self.channels, 3, 3)).astype(np.float64)
-        bias = np.zeros(width)
-        if f"{name}.bias" in self.tensors:
-            bias += self.take(f"{name}.bias", (width,))
-        if norm is not None:
-            gain, shift, mean, variance = (
-                self.take(f"{norm}.{part}", (width,)).astype(np.float64)
-                for part in ("weight", "bias", "running_mean", "running_var")
-            )
-            scale = gain / np.sqrt(variance + EPSILON)
-            weight, bias = weight * scale[:, None, None, None], (bias - mean) * scale + shift
-        add_constant(self.graph, f"{name}.weight", weight.astype(np.float32))
-        add_constant(self.graph, f"{name}.bias", bias.astype(np.float32))
+        weight = self.take(f"{name}.weight", (width, self.channels, 3, 3))
+        bias = self.take(f"{name}.bias", (width,)) if f"{name}.bias" in self.tensors else np.zeros(width, np.float32)
+        self.add_layer(name, weight, bias, norm=norm)
         inputs = [x, f"{name}.weight", f"{name}.bias"]
         self.graph.node.append(operation("Conv", inputs, name, strides=(stride, stride), pads=(1, 1, 1, 1)))
         self.channels = width
         self.units += [0] if stride == 2 else []
+
+    def add_layer(self, name: str, weight: Float32, bias: Float32, *, norm: str | None) -> None:
+        """Weight and bias, merged with the batch norm after them: (wx + b - mean) / deviation * gain + shift."""
+        if norm is not None:
+            gain, shift, mean, variance = (
+                self.take(f"{norm}.{part}", bias.shape).astype(np.float64)
+                for part in ("weight", "bias", "running_mean", "running_var")
+            )
+            scale = gain / np.sqrt(variance + EPSILON)
+            weight = (weight.T * scale).T.astype(np.float32)
+            bias = ((bias - mean) * scale + shift).astype(np.float32)
+        add_constant(self.graph, f"{name}.weight", weight)
+        add_constant(self.graph, f"{name}.bias", bias)
 
     def prelu(self, x: str, name: str) -> None:
         """PReLU with a slope for each channel."""

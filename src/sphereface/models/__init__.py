@@ -8,6 +8,7 @@ from sphereface.models.spherefacenet import STAGES, SphereFaceNet
 __all__ = ["MODELS", "create_model", "load_model", "save_model"]
 
 MODELS = tuple(STAGES)
+NORMS = "batch", "batch-all"
 
 
 def create_model(
@@ -19,8 +20,8 @@ def create_model(
     """
     if name not in STAGES:
         raise UserError(f"unknown model {name!r}; choose one of {', '.join(STAGES)}")
-    if norm not in (None, "batch"):
-        raise UserError(f"norm is {norm!r}; choose None, as in the paper, or 'batch'")
+    if norm is not None and norm not in NORMS:
+        raise UserError(f"norm is {norm!r}; choose None, as in the paper, or one of {', '.join(NORMS)}")
     if features < 1 or not 0 < width <= 64:
         raise UserError(f"features is {features} and width is {width}; wanted at least 1, and above 0 and up to 64")
     return SphereFaceNet(Architecture(name=name, features=features, width=width, last_relu=last_relu, norm=norm))

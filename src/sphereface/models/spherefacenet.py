@@ -32,13 +32,14 @@ class SphereFaceNet(nn.Module):
     """Four stages of 3x3 convolutions and one linear layer: faces (N, 3, 112, 96) -> features (N, D).
 
     Each stage begins with a convolution of stride 2. The features are linear, unless `last_relu` adds the ReLU that the
-    paper's ablation removes.
+    paper's ablation removes. Batch norm, which the paper does not have, is merged into the layers before it when a
+    trained network is exported: the features cost no more with it.
     """
 
     def __init__(self, architecture: Architecture) -> None:
         super().__init__()
         self.architecture = architecture
-        batch_norm = architecture.norm == "batch"
+        batch_norm = architecture.norm is not None
         widths = [max(1, round(width * architecture.width)) for width in WIDTHS]
         layers: list[nn.Module] = []
         for (channels, width), units in zip(pairwise([3, *widths]), STAGES[architecture.name], strict=True):
@@ -46,6 +47,7 @@ class SphereFaceNet(nn.Module):
             layers += [Residual(width, batch_norm=batch_norm) for _ in range(units)]
         self.stages = nn.Sequential(*layers)
         self.fc1 = nn.Linear(widths[-1] * (HEIGHT // 16) * (WIDTH // 16), architecture.features)
+        self.fc1_norm = nn.BatchNorm1d(architecture.features) if architecture.norm == "batch-all" else nn.Identity()
         self.last = nn.ReLU() if architecture.last_relu else nn.Identity()
         self.reset_parameters()
 
@@ -53,7 +55,7 @@ class SphereFaceNet(nn.Module):
         """Features (N, D) at their own length; only scores normalise."""
         if faces.ndim != 4 or faces.shape[1:] != (3, HEIGHT, WIDTH):
             raise UserError(f"faces have shape {tuple(faces.shape)}; wanted (N, 3, {HEIGHT}, {WIDTH})")
-        return self.last(self.fc1(self.stages(faces).flatten(1)))  # type: ignore[no-any-return]
+        return self.last(self.fc1_norm(self.fc1(self.stages(faces).flatten(1))))  # type: ignore[no-any-return]
 
     def reset_parameters(self) -> None:
         """Set the authors' initial values: Caffe's Xavier for heads of stages and FC1, small Gaussians in units."""
@@ -80,7 +82,7 @@ class SphereFaceNet(nn.Module):
         groups: dict[str, list[nn.Parameter]] = {"weights": [], "biases": [], "norms": []}
         for module in self.modules():
             for name, parameter in module.named_parameters(recurse=False):
-                is_norm = isinstance(module, nn.BatchNorm2d)
+                is_norm = isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)
                 groups["norms" if is_norm else "biases" if name == "bias" else "weights"].append(parameter)
         rates = {"weights": (lr, weight_decay), "biases": (2 * lr, 0.0), "norms": (lr, 0.0)}
         return [

@@ -57,11 +57,12 @@ def finetune() -> TrainConfig:
 
 
 def mini() -> TrainConfig:
-    """The model in the box: a narrow network of 20 layers, taught by a larger model, with A-Softmax beside it."""
+    """The model in the box: a narrow network of 10 layers, taught by a larger model, with A-Softmax beside it."""
     return TrainConfig(
-        recipe="mini", model="sphereface20", width=0.5, features=128, norm="batch", batch=128, steps=16_000,
-        lr=0.2, schedule="cosine", milestones=(), warmup=200, clip=5.0, ema=0.999, precision="bfloat16",
-        loss_options={"m": 4}, annealing=AnnealingConfig(gamma=0.01), teaching=TeachingConfig(),
+        recipe="mini", model="sphereface10", width=0.625, features=128, norm="batch-all", batch=128, steps=9_000,
+        optimizer="adamw", lr=0.002, schedule="cosine", milestones=(), warmup=400, clip=5.0, ema=0.999,
+        precision="bfloat16", loss_options={"m": 4}, annealing=AnnealingConfig(gamma=0.018),
+        teaching=TeachingConfig(views=3, similarity=2.0, class_weights="teacher"),
         augmentation=Augmentation(
             shift=3, scale=0.06, rotation=6, colour=0.2, grey=0.1, blur=0.15, low_resolution=0.2, jpeg=0.2
         ),

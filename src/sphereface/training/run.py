@@ -77,7 +77,7 @@ def train(config: TrainConfig, place: Place, *, say: Say = to_stderr, stop: Stop
     claim(config, place)
     first = parallel.rank() == 0
     say = say if first else mute
-    if config.norm == "batch" and parallel.ranks() > 1:
+    if config.norm is not None and parallel.ranks() > 1:
         say(
             f"batch norm takes its statistics from the {config.batch // parallel.ranks()} faces of each process: "
             "the result depends on the number of processes"

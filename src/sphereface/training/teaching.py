@@ -103,7 +103,7 @@ class Targets:
         return torch.from_numpy(unit_rows(targets).astype(np.float32))
 
     def of_view(self, view: int) -> Any:
-        """The targets (N, D) float16 of one view, by place in the whole set; embeds those of the faces that are missing."""
+        """The targets (N, D) float16 of one view, by place in the whole set; embeds missing ones of the faces."""
         if view not in self._filled:
             self._filled[view] = self._fill(view)
         return self._filled[view]

@@ -1,6 +1,6 @@
-"""The models of other projects that we know: their cards, and where their files come from.
+"""The models that we know: where their files come from, and the cards of those of other projects.
 
-Their files store no card of ours; a file is recognised by its SHA-256.
+Files of other projects store no card of ours; each is recognised by its SHA-256.
 """
 
 import json
@@ -28,16 +28,22 @@ class Download(NamedTuple):
 class Wheel(NamedTuple):
     """A file in an installed package, in the versions whose bytes we know."""
 
-    package: str  # as installed by pip
+    package: str  # as pip calls it
     module: str  # as found by Python; never imported
     path: str  # below the module's folder
     sha256: tuple[str, ...]
     extra: str = ""  # of sphereface, that installs it
+    source: str = ""  # what pip installs, if it is in no registry: a folder of our repository
 
     @property
     def install(self) -> str:
         """The command that installs it."""
-        return f"pip install 'sphereface[{self.extra}]'" if self.extra else f"pip install {self.package}"
+        return f"pip install 'sphereface[{self.extra}]'" if self.extra else f"pip install {self.source or self.package}"
+
+    @property
+    def restore(self) -> str:
+        """The command that installs it again."""
+        return f"pip install --force-reinstall {self.source or self.package}"
 
 
 class Entry(NamedTuple):

@@ -10,6 +10,7 @@ from sphereface.contract import Card, read_card
 from sphereface.downloads import download
 from sphereface.errors import ModelFileError, UserError
 from sphereface.hashes import require_sha256
+from sphereface.progress import Begin, unseen
 from sphereface.zoo.cards import ENTRIES, Download, Entry, Wheel
 
 AUTO = "auto"
@@ -69,13 +70,13 @@ def find_installed(entry: Entry) -> Found | None:
     """The file of a known model in an installed package or among the downloaded ones; None if there is neither."""
     wheel, page = entry.wheel, entry.download
     if wheel is not None and (carried := _in_package(wheel)) is not None:
-        return Found(carried, wheel.sha256, f"pip install --force-reinstall {wheel.package}")
+        return Found(carried, wheel.sha256, wheel.restore)
     if page is not None and (path := place_of(page)).is_file():
         return Found(path, (page.sha256,), f"remove it and download it again from {page.url}")
     return None
 
 
-def find_url(url: str) -> Found:
+def find_url(url: str, *, begin: Begin = unseen) -> Found:
     """The file of a URL with its SHA-256 after `#`, downloaded unless it was before."""
     page, _, fragment = url.partition("#")
     if not fragment.startswith(FRAGMENT):
@@ -83,7 +84,7 @@ def find_url(url: str) -> Found:
     source = Download(page, require_sha256(fragment.removeprefix(FRAGMENT)))
     path = place_of(source)
     if not path.is_file():
-        download(source.url, path, sha256=source.sha256)
+        download(source.url, path, sha256=source.sha256, begin=begin)
     return Found(path, (source.sha256,), f"remove it and download it again from {page}")
 
 
