@@ -16,6 +16,7 @@ from sphereface.experiments.mini_parts import Folders, Scale, run_parts
 from sphereface.experiments.outcomes import differences, outcome
 from sphereface.experiments.real_faces import Plan
 from sphereface.experiments.view1 import IN_LFW
+from sphereface.hashes import sha256_of
 from sphereface.training.recipes import mini as recipe
 from tests.experiments.test_real_faces import write
 
@@ -95,7 +96,8 @@ def test_the_best_rate_and_rule_go_to_every_network(done):
     rule = max(chosen["rules"], key=lambda each: each["tar"])
     for each in chosen["networks"]:
         run = f"{each['model']}-width{each['width']:g}-{rate['optimizer']}{rate['lr']:g}"
-        name = f"{run}-labels{rule['labels']:g}-{rule['class_weights']}-steps3"
+        taught = f"labels{rule['labels']:g}-{rule['class_weights']}-similarity{rule['similarity']:g}-{rule['norm']}"
+        name = f"{run}-{taught}-steps3"
         about = json.loads((folders.out / "students" / f"{name}.json").read_text())
         assert about["tar"] == each["tar"]
         assert about["about"]["config"]["teaching"]["views"] == 1
@@ -131,7 +133,24 @@ def test_training_leaves_out_the_test_people_alone_and_has_the_faces_without_nam
     (watched,) = {entry["whose"] for entry in entries if entry["kind"] == "validation"}
     assert watched == "people of pairsDevTrain.txt, none of them trained on by name"
     assert found["model"]["faces"] == start["data"]["faces"]
-    assert found["model"]["sittings"] == 1
+    (training,) = found["model"]["trainings"]
+    assert (training["steps"], training["sittings"]) == (3, 1)
+    assert training["sha256"] == sha256_of(folders.weights)
+
+
+def test_a_version_of_the_model_that_a_run_starts_from_keeps_its_training(tmp_path):
+    (tmp_path / "one").write_bytes(b"1")
+    (tmp_path / "two").write_bytes(b"2")
+    kept = {
+        "trainings": [
+            {"steps": 3, "hours": 1.5, "sittings": 2, "seed": seed, "sha256": sha256_of(tmp_path / name)}
+            for seed, name in enumerate(("one", "two"))
+        ]
+    }
+    assert [each.seed for each in mini.trainings_until(tmp_path / "one", kept)] == [0]
+    assert [each.seed for each in mini.trainings_until(tmp_path / "two", kept)] == [0, 1]
+    with pytest.raises(UserError, match="no version of the model in the results"):
+        mini.trainings_until(tmp_path / "one", {})
 
 
 def test_a_pause_between_two_sittings_does_not_count_as_training():

@@ -92,7 +92,9 @@ def mini(
     out: Path = typer.Option(Path("runs/mini"), help="Folder for mini.md and mini.json, and outcomes of runs."),
     runs: Path = typer.Option(Path("runs/mini"), help="Folder of the runs; the same command continues them."),
     weights: Path = typer.Option(Path("runs/mini/mini.safetensors"), help="The model to write."),
-    init: Path | None = typer.Option(None, help="Model to start from, such as an earlier mini."),
+    init: Path | None = typer.Option(None, help="Model to start from: an earlier version of mini."),
+    steps: int | None = typer.Option(None, min=1, help="Steps of the model's run; default: the recipe's."),
+    seed: int | None = typer.Option(None, min=0, help="Seed of the model's run: another one has other views."),
     aligned: Path | None = typer.Option(None, help=ALIGNED),
     jobs: int = typer.Option(2, min=1, help="Number of runs at a time, which share the cores."),
     quick: bool = typer.Option(False, help=QUICK),
@@ -105,8 +107,10 @@ def mini(
     from sphereface.experiments.mini_page import as_markdown
     from sphereface.experiments.mini_parts import FULL, QUICK, Folders, run_parts
 
-    folders = Folders(faces, runs, out, weights, aligned)
-    found = run_parts(part, folders, QUICK if quick else FULL, teacher=teacher, init=init, jobs=jobs, say=say)
+    folders, scale = Folders(faces, runs, out, weights, aligned), QUICK if quick else FULL
+    model = scale.model if steps is None else scale.model.with_steps(steps)
+    scale = replace(scale, model=model if seed is None else model.changed(seed=seed))
+    found = run_parts(part, folders, scale, teacher=teacher, init=init, jobs=jobs, say=say)
     _finish(out, "mini", found, as_markdown(found), as_json=as_json)
 
 

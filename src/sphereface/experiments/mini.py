@@ -1,7 +1,7 @@
 """The model in the box: trained by the recipe `mini`, tested on view 1 of LFW, calibrated, written with its card."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -13,12 +13,13 @@ import numpy as np
 from sphereface.arrays import Float32
 from sphereface.contract import Accuracy, Card
 from sphereface.embed.embedder import Embedder
-from sphereface.errors import JobFailed
+from sphereface.errors import JobFailed, UserError
 from sphereface.experiments import tables
 from sphereface.experiments.calibrations import calibrate_on_dev_train
 from sphereface.experiments.students import COMMAND, Network, time_of
 from sphereface.experiments.trials import Sets
 from sphereface.experiments.view1 import STATISTICS, Measured, Unseen, row
+from sphereface.hashes import sha256_of
 from sphereface.metrics import Paired, PeopleBootstrap
 from sphereface.models import load_model, save_model
 from sphereface.progress import Say
@@ -44,13 +45,21 @@ LIMITS = (
 )
 
 
+class Training(NamedTuple):
+    """A training run that made a version of the model."""
+
+    steps: int
+    hours: float  # over all sittings
+    sittings: int
+    seed: int
+    sha256: str  # of the version
+
+
 class Mini(NamedTuple):
     """The trained model against its teacher."""
 
     config: TrainConfig
-    steps: int
-    hours: float  # of training, over all sittings
-    sittings: int
+    trainings: tuple[Training, ...]  # each began with the version of the one before
     faces: int
     statistics: dict[str, dict[str, float]]  # by model: mini, teacher
     difference: dict[str, Paired]  # mini - teacher
@@ -63,6 +72,7 @@ class Mini(NamedTuple):
         return {
             **self._asdict(),
             "config": self.config.model_dump(),
+            "trainings": [each._asdict() for each in self.trainings],
             "difference": tables.differences_json(self.difference),
         }
 
@@ -77,6 +87,7 @@ class Making:
     run: Path
     weights: Path  # the file to write
     init: Path | None = None  # weights to start from
+    before: tuple[Training, ...] = ()  # how those were made
 
 
 def make_mini(place: Making, config: TrainConfig, *, rounds: int = 1_000, say: Say) -> Mini:
@@ -103,8 +114,10 @@ def make_mini(place: Making, config: TrainConfig, *, rounds: int = 1_000, say: S
     bootstrap = PeopleBootstrap(int(place.test.people.max()) + 1, rounds=rounds)
     network: Network = (config.model, config.width)
     entries = [json.loads(line) for line in (place.run / LOG).read_text().splitlines()]
+    sittings = 1 + sum(entry["kind"] == "resume" for entry in entries)
+    training = Training(done.step, hours_of(entries), sittings, config.seed, sha256_of(place.weights))
     return Mini(
-        config, done.step, hours_of(entries), 1 + sum(entry["kind"] == "resume" for entry in entries),
+        config, (*place.before, training),
         faces=int(entries[0]["data"]["faces"]),
         statistics=statistics,
         difference=tables.paired_differences([measured["mini"]], [measured["teacher"]], STATISTICS, bootstrap),
@@ -112,6 +125,15 @@ def make_mini(place: Making, config: TrainConfig, *, rounds: int = 1_000, say: S
         time=time_of([network], place.sets.teacher, place.run, rounds=60)[network],
         size=place.weights.stat().st_size,
     )  # fmt: skip
+
+
+def trainings_until(model: Path, kept: Mapping[str, Any]) -> tuple[Training, ...]:
+    """How a version of the model was made, from the results of a later one or of itself."""
+    known, sha256 = [Training(**each) for each in kept.get("trainings", [])], sha256_of(model)
+    for number, training in enumerate(known, 1):
+        if training.sha256 == sha256:
+            return tuple(known[:number])
+    raise UserError(f"{model}: no version of the model in the results; wanted one, so that its training can be told")
 
 
 def measure_embedder(embedder: Embedder, test: Unseen) -> Measured:

@@ -1,6 +1,6 @@
 """The page results/mini.md, from the parts that are done."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sphereface.experiments.tables import mean_and_each, table
@@ -31,13 +31,14 @@ def as_markdown(parts: Mapping[str, Any]) -> str:
 
 
 def _model(found: Mapping[str, Any]) -> list[str]:
-    config, time = found["config"], found["time"]
+    config, time, trainings = found["config"], found["time"], found["trainings"]
+    steps, hours, sittings = (sum(each[of] for each in trainings) for of in ("steps", "hours", "sittings"))
     rows = [[name, *(f"{by[of]:.2%}" for of in ("accuracy", "tar"))] for name, by in found["statistics"].items()]
     return [
         "## The model against its teacher",
         f"{config['model']} at width {config['width']:g}, {config['features']} features, batch norm; recipe `mini`: "
-        f"{found['steps']:,} steps of {config['batch']} of {found['faces']:,} faces, {config['teaching']['views']} "
-        f"views, {found['hours']:.1f} hours in {_times(found['sittings'], 'sitting')}. A face takes {time:.2f} x the "
+        f"{steps:,} steps of {config['batch']} of {found['faces']:,} faces, {config['teaching']['views']} views of "
+        f"each {_in_each(trainings)}, {hours:.1f} hours in {_times(sittings, 'sitting')}. A face takes {time:.2f} x the "
         f"teacher's time on one core. The file has {found['size'] / 1e6:.1f} MB. Mean cosine to the teacher's features "
         f"of the test faces: {found['agreement']:.3f}.",
         TESTED,
@@ -53,14 +54,17 @@ def _students(found: Mapping[str, Any]) -> list[str]:
         [each["model"], f"{each['width']:g}", f"{each['tar']:.2%}", f"{each['time']:.2f}"] for each in found["networks"]
     ]
     rates = [[each["optimizer"], f"{each['lr']:g}", f"{each['tar']:.2%}"] for each in found["rates"]]
-    rules = [[f"{each['labels']:g}", each["class_weights"], f"{each['tar']:.2%}"] for each in found["rules"]]
+    rules = [
+        [f"{each['labels']:g}", each["class_weights"], f"{each['similarity']:g}", each["norm"], f"{each['tar']:.2%}"]
+        for each in found["rules"]
+    ]
     return [
         "## Choice of the student",
         f"Runs of {plan['steps']:,} steps with the unchanged view alone; TAR at FAR {FAR:g} over all pairs of "
         f"{plan['people']} people held out of training. The teacher has {found['teacher']:.2%}. Learning rate and rule "
-        f"for labels are searched with {first[0]} at width {first[1]:g}.",
+        f"of teaching are searched with {first[0]} at width {first[1]:g}.",
         table(["optimizer", "learning rate", "TAR"], rates),
-        table(["weight of labels", "class weights", "TAR"], rules),
+        table(["weight of labels", "class weights", "weight of similarities", "batch norm", "TAR"], rules),
         table(["network", "width", "TAR", "time of a face, x teacher's"], networks),
     ]
 
@@ -99,6 +103,12 @@ def _differences(by: Mapping[str, Any]) -> list[str]:
         "{:+.2f} [{:+.2f}, {:+.2f}]".format(*(100 * value for value in (each["difference"], *each["interval"])))
         for each in (by["accuracy"], by["tar"])
     ]
+
+
+def _in_each(trainings: Sequence[Mapping[str, Any]]) -> str:
+    """The seeds of the runs, each of which has other views."""
+    seeds = ", ".join(str(each["seed"]) for each in trainings)
+    return f"(seed {seeds})" if len(trainings) == 1 else f"in each of {len(trainings)} runs (seeds {seeds})"
 
 
 def _times(count: int, what: str) -> str:

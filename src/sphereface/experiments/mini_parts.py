@@ -90,7 +90,8 @@ def run_parts(
                 found[part] = students.compare_students(chosen, say=say).as_json()
             case "model":
                 watched = folders.faces / "pairsDevTrain.txt", folders.aligned_photos
-                place = mini.Making(taught, test, watched, folders.runs / part, folders.weights, init)
+                before = mini.trainings_until(init, found.get(part, {})) if init else ()
+                place = mini.Making(taught, test, watched, folders.runs / part, folders.weights, init, before)
                 found[part] = mini.make_mini(place, scale.model, rounds=scale.rounds, say=say).as_json()
         folders.out.mkdir(parents=True, exist_ok=True)
         with whole_file(kept) as file:

@@ -1,7 +1,7 @@
 """Students for one teacher, compared on training people that were held out: settings first, then networks.
 
 All runs are the recipe `mini` with fewer steps and the unchanged view alone, and have the same steps, batches and
-faces. The smallest network searches the learning rate, then the rule for labels; then every network runs with the best
+faces. The smallest network searches the learning rate, then the rule of teaching; then every network runs with the best
 of them.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from sphereface.bench.timing import interleaved
 from sphereface.choices import ClassWeights
-from sphereface.contract import Card
+from sphereface.contract import Card, Norm
 from sphereface.data.formats.sets import open_set
 from sphereface.data.joined import JoinedSets
 from sphereface.embed.embedder import Embedder
@@ -37,36 +37,40 @@ Optimizer = Literal["sgd", "adamw"]
 Network = tuple[str, float]  # name, width
 Rate = tuple[Optimizer, float]
 K = TypeVar("K")
-Rule = tuple[float, ClassWeights]  # weight of the labels
+
+
+class Rule(NamedTuple):
+    """How a student is taught: the weights of the losses, the class weights, and batch norm."""
+
+    labels: float = 0.1
+    class_weights: ClassWeights = "free"
+    similarity: float = 2.0
+    norm: Norm = "batch-all"
 
 
 class Student(NamedTuple):
     """A taught run: its network, and the settings that are compared."""
 
-    model: str
-    width: float
-    optimizer: Optimizer
-    lr: float
-    labels: float
-    class_weights: ClassWeights
+    network: Network
+    rate: Rate
+    rule: Rule
     steps: int
     people: int  # held out
 
     @property
     def folder(self) -> str:
         """The name of its folder among the runs."""
-        rule = f"labels{self.labels:g}-{self.class_weights}"
-        return f"{self.model}-width{self.width:g}-{self.optimizer}{self.lr:g}-{rule}-steps{self.steps}"
+        (model, width), (optimizer, lr), rule = self.network, self.rate, self.rule
+        taught = f"labels{rule.labels:g}-{rule.class_weights}-similarity{rule.similarity:g}-{rule.norm}"
+        return f"{model}-width{width:g}-{optimizer}{lr:g}-{taught}-steps{self.steps}"
 
     def config(self) -> TrainConfig:
         """The recipe `mini` with this student's network and settings."""
-        whole = mini().with_steps(self.steps)
-        assert whole.teaching is not None
-        teaching = {"labels": self.labels, "class_weights": self.class_weights, "views": 1}
-        return whole.changed(
-            model=self.model, width=self.width, optimizer=self.optimizer, lr=self.lr,
+        (model, width), (optimizer, lr) = self.network, self.rate
+        teaching = {"views": 1, **self.rule._asdict()}
+        return mini().with_steps(self.steps).changed(
+            model=model, width=width, norm=teaching.pop("norm"), optimizer=optimizer, lr=lr, teaching=teaching,
             validate_every=0, validation_people=self.people,
-            teaching={**whole.teaching.model_dump(), **teaching},
         )  # fmt: skip
 
 
@@ -75,23 +79,27 @@ class Plan:
     """The settings and networks that are compared."""
 
     networks: tuple[Network, ...] = (
-        ("sphereface4", 0.5), ("sphereface10", 0.625), ("sphereface20", 0.375), ("sphereface20", 0.4375),
+        ("sphereface4", 0.5), ("sphereface10", 0.5), ("sphereface10", 0.625),
+        ("sphereface20", 0.375), ("sphereface20", 0.4375),
     )  # fmt: skip
-    rates: tuple[Rate, ...] = (("sgd", 0.1), ("sgd", 0.3), ("adamw", 0.001), ("adamw", 0.003))
-    rules: tuple[Rule, ...] = ((0.0, "free"), (0.1, "free"), (0.3, "free"), (0.1, "teacher"))
+    rates: tuple[Rate, ...] = (("sgd", 0.1), ("adamw", 0.001), ("adamw", 0.002), ("adamw", 0.004))
+    rules: tuple[Rule, ...] = (  # the first is that of the search of the rate
+        Rule(), Rule(labels=0.0), Rule(labels=0.3), Rule(class_weights="teacher"), Rule(similarity=10.0),
+        Rule(norm="batch"),
+    )  # fmt: skip
     steps: int = 500
     people: int = 60
     rounds: int = 60  # of the measurement of time
 
     def student(self, network: Network, rate: Rate, rule: Rule) -> Student:
         """A run of this plan."""
-        return Student(*network, *rate, *rule, self.steps, self.people)
+        return Student(network, rate, rule, self.steps, self.people)
 
 
 FULL = Plan()
 QUICK = Plan(
     networks=(("sphereface4", 0.125), ("sphereface10", 0.125)), rates=(("sgd", 0.1), ("adamw", 0.001)),
-    rules=((0.1, "free"), (0.1, "teacher")), steps=3, people=4, rounds=2,
+    rules=(Rule(), Rule(class_weights="teacher")), steps=3, people=4, rounds=2,
 )  # fmt: skip
 
 
@@ -108,9 +116,9 @@ class Students(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """The results as a JSON object."""
         return {
-            "plan": self.plan.__dict__,
+            "plan": {**self.plan.__dict__, "rules": [rule._asdict() for rule in self.plan.rules]},
             "rates": [{"optimizer": of, "lr": lr, "tar": tar} for (of, lr), tar in self.rates.items()],
-            "rules": [{"labels": weight, "class_weights": of, "tar": tar} for (weight, of), tar in self.rules.items()],
+            "rules": [{**rule._asdict(), "tar": tar} for rule, tar in self.rules.items()],
             "networks": [
                 {"model": model, "width": width, "tar": tar, "time": self.time[model, width]}
                 for (model, width), tar in self.networks.items()
@@ -161,8 +169,8 @@ class Study:
 def compare_students(study: Study, *, say: Say) -> Students:
     """Search the learning rate and the rule for labels, train every network with the best, and measure time."""
     plan, sets = study.plan, study.sets
-    small, middle = plan.networks[0], plan.rules[min(1, len(plan.rules) - 1)]
-    found = study.run([plan.student(small, rate, middle) for rate in plan.rates], say)
+    small, first = plan.networks[0], plan.rules[0]
+    found = study.run([plan.student(small, rate, first) for rate in plan.rates], say)
     rates = dict(zip(plan.rates, found, strict=True))
     found = study.run([plan.student(small, _best(rates), rule) for rule in plan.rules], say)
     rules = dict(zip(plan.rules, found, strict=True))
