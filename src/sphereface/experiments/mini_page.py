@@ -38,9 +38,9 @@ def _model(found: Mapping[str, Any]) -> list[str]:
         "## The model against its teacher",
         f"{config['model']} at width {config['width']:g}, {config['features']} features, batch norm; recipe `mini`: "
         f"{steps:,} steps of {config['batch']} of {found['faces']:,} faces, {config['teaching']['views']} views of "
-        f"each {_in_each(trainings)}, {hours:.1f} hours in {_times(sittings, 'sitting')}. A face takes {time:.2f} x the "
-        f"teacher's time on one core. The file has {found['size'] / 1e6:.1f} MB. Mean cosine to the teacher's features "
-        f"of the test faces: {found['agreement']:.3f}.",
+        f"each {_in_each(trainings)}, {hours:.1f} hours in {_times(sittings, 'sitting')}. "
+        f"A face takes {time:.2f} x the teacher's time on one core. The file has {found['size'] / 1e6:.1f} MB. "
+        f"Mean cosine to the teacher's features of the test faces: {found['agreement']:.3f}.",
         TESTED,
         table(["model", *HEAD], [*rows, ["difference", *_differences(found["difference"])]]),
         INTERVALS,
