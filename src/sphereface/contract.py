@@ -176,6 +176,16 @@ class ImpostorTail(Record):
         return FalseAcceptRate(self.fars[before] ** (1 - share) * self.fars[after] ** share)
 
 
+class TemplateTail(ImpostorTail):
+    """An impostor tail of searches: one photo of a person against the template of another, made of several photos.
+
+    Templates of more photos score higher with strangers, too, so that each number of photos has a tail of its own.
+    """
+
+    photos: int = Field(ge=1)  # in a template
+    templates: int = Field(ge=2)  # people with as many photos
+
+
 class Accuracy(Record):
     """A verification accuracy, with the test set and the source of the number."""
 
@@ -199,7 +209,16 @@ class Card(Grown):
     """What faces a model needs, how its features are made, and where it was calibrated."""
 
     later: ClassVar[frozenset[str]] = frozenset(
-        {"impostor_tail", "members", "training_data", "teacher", "commercial_use", "accuracy", "limits"}
+        {
+            "impostor_tail",
+            "template_tails",
+            "members",
+            "training_data",
+            "teacher",
+            "commercial_use",
+            "accuracy",
+            "limits",
+        }
     )
 
     format: Literal[1] = 1
@@ -210,6 +229,7 @@ class Card(Grown):
     thresholds: tuple[Threshold, ...] = ()
     licences: dict[str, str] = Field(default_factory=dict)  # of code, weights, data
     impostor_tail: ImpostorTail | None = None
+    template_tails: tuple[TemplateTail, ...] = ()  # by rising number of photos
     members: tuple[Member, ...] = ()  # of an ensemble; colour, mean and scale are then on their cards
     training_data: str = ""
     teacher: str = ""  # the model whose features it learned
@@ -258,6 +278,11 @@ class Card(Grown):
                 f"impostors   scores {tail.scores[0]:.4f} to {tail.scores[-1]:.4f} are reached by {tail.fars[0]:.2g} "
                 f"to {tail.fars[-1]:.2g} of different people; {tail.people:,} people, {tail.pairs:,} pairs of photos"
             )
+        lines += [
+            f"templates   of {_count(each.photos, 'photo')}: scores {each.scores[0]:.4f} to {each.scores[-1]:.4f} are "
+            f"reached by {each.fars[0]:.2g} to {each.fars[-1]:.2g} of strangers' photos; {each.templates:,} people"
+            for each in self.template_tails
+        ]
         lines += [f"accuracy    {each}" for each in self.accuracy]
         lines += [f"trained on  {self.training_data}"] if self.training_data else []
         lines += [f"teacher     {self.teacher}"] if self.teacher else []
@@ -269,6 +294,10 @@ class Card(Grown):
     def metadata(self) -> dict[str, str]:
         """The card as the metadata of a model file."""
         return {METADATA_KEY: self.model_dump_json(), "format": "pt"}
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 class _Extent(BaseModel):

@@ -62,12 +62,13 @@ class Embedder:
         return embedder if feature_rule is None else embedder.with_rule(feature_rule)
 
     def with_rule(self, rule: FeatureRule) -> "Embedder":
-        """The same network under another feature rule; its card has no thresholds and no impostor tail."""
+        """The same network under another feature rule; its card has no thresholds and no impostor tails."""
         if rule not in get_args(FeatureRule):
             raise UserError(f"unknown feature rule {rule!r}; choose one of {', '.join(get_args(FeatureRule))}")
         if rule == self.card.feature_rule:
             return self
-        card = self.card.model_copy(update={"feature_rule": rule, "thresholds": (), "impostor_tail": None})
+        uncalibrated = {"thresholds": (), "impostor_tail": None, "template_tails": ()}
+        card = self.card.model_copy(update={"feature_rule": rule, **uncalibrated})
         return Embedder(self._network, card, model=self.model, engine=self.engine)
 
     @cached_property

@@ -31,5 +31,7 @@ def calibrate_on_dev_train(embedder: Embedder, features: Float32, test: Unseen, 
             if supports_searches(fpir, size, count) or supports_far(comparison_rate(fpir, size), count)
         ]  # fmt: skip
         if supported:
-            found = found.with_thresholds(measure(fars=[], fpirs=[fpir], gallery_sizes=supported).thresholds)
+            found = found.with_thresholds(
+                measure(fars=[], fpirs=[fpir], gallery_sizes=supported, template_sizes=()).thresholds
+            )
     return found

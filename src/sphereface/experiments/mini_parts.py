@@ -120,5 +120,6 @@ def calibrate_others(faces: Path, runs: Path, aligned: Path | None = None, *, jo
         found[name] = {
             "thresholds": [each.model_dump(mode="json") for each in measured.thresholds],
             "impostor_tail": measured.tail.model_dump(mode="json"),
+            "template_tails": [each.model_dump(mode="json") for each in measured.template_tails],
         }
     return found

@@ -285,7 +285,7 @@ def test_the_tail_of_the_card_gives_back_rates_as_counted_and_ends_where_the_peo
     assert tail.fars[-1] == pytest.approx(lowest_far(90), rel=0.05)
     assert card.far_of(tail.scores[-1] + 1e-6).said == "below what was measured"
     assert Card.model_validate_json(card.model_dump_json()) == card
-    assert len(card.model_dump_json()) < 6000
+    assert len(card.model_dump_json()) < 13_000
 
 
 def test_a_result_says_what_was_asked_and_how_it_was_found():
@@ -331,7 +331,8 @@ def test_a_safetensors_gets_its_calibration_and_keeps_its_tensors(tmp_path):
         assert read_card(path) == card
         assert card.thresholds == found.thresholds
         assert card.impostor_tail == found.tail
-        assert card.model_copy(update={"thresholds": (), "impostor_tail": None}) == before
+        uncalibrated = {"thresholds": (), "impostor_tail": None, "template_tails": ()}
+        assert card.model_copy(update=uncalibrated) == before
         after = load(path.read_bytes())
         assert after.keys() == tensors.keys()
         assert all(np.array_equal(after[name], tensors[name]) for name in tensors)

@@ -8,6 +8,7 @@ Rates that the number of people cannot support are refused: `metrics/support.py`
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from sphereface.embed import store
 from sphereface.errors import UserError
 from sphereface.evaluation.calibration.drawn_galleries import SEARCH_ROUNDS, Drawing, Scored, SearchTarget
 from sphereface.evaluation.calibration.result import Calibration
+from sphereface.evaluation.calibration.templates import SIZES, template_tails
 from sphereface.metrics.bootstrap import PeopleBootstrap
 from sphereface.metrics.impostors import highest_different
 from sphereface.metrics.rates import ROUNDS
@@ -41,6 +43,7 @@ def calibrate(
     fars: Sequence[float] | None = None,
     fpirs: Sequence[float] = FPIRS,
     gallery_sizes: Sequence[int] = (),
+    template_sizes: Sequence[int] = SIZES,
     weigh: Weigh = "people",
     feature_rule: FeatureRule = "concatenate",
     measured_on: str = "",
@@ -54,6 +57,7 @@ def calibrate(
     features (N, D), of any length, show people (N,). A rate that the people cannot support is an error with the number
     that could; by default `fars` are those of 1e-2 ... 1e-6 with support. An FPIR is measured in drawn galleries if
     there are enough people; else it is approximate: 1 - (1 - FAR)^G, as if the G comparisons were independent.
+    `template_sizes` are the numbers of photos of templates that get a tail, as far as the people have them.
     Intervals (95 %) come from a bootstrap over people. `block` affects the memory only.
 
     >>> print(calibrate(features.rows, features.labels, fars=[1e-4], fpirs=[0.01], gallery_sizes=[1000]).table())
@@ -97,6 +101,7 @@ def calibrate(
             measured_on=on,
         ),
         len(owner),
+        template_tails(units, owner, sizes=template_sizes, feature_rule=feature_rule, measured_on=on, seed=seed),
     )  # fmt: skip
 
 
@@ -113,7 +118,7 @@ def calibrate_features(features: store.FeatureStore, *, measured_on: str = "", *
         **options,
     )
     made = "" if features.card.members else features.manifests[0].model  # an ensemble has no file
-    return Calibration(found.thresholds, found.tail, found.photos, made_with=features.card, model=made)
+    return replace(found, made_with=features.card, model=made)
 
 
 def require_support(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sphereface.contract import Card, ImpostorTail, Threshold
+from sphereface.contract import Card, ImpostorTail, TemplateTail, Threshold
 from sphereface.errors import ContractMismatch, UserError
 from sphereface.metrics.support import lowest_far
 
@@ -18,6 +18,7 @@ class Calibration:
     thresholds: tuple[Threshold, ...]
     tail: ImpostorTail
     photos: int
+    template_tails: tuple[TemplateTail, ...] = ()
     made_with: Card | None = field(default=None, repr=False)  # the card of the model that made the features
     model: str = ""  # SHA-256 of its file, if the features have it
 
@@ -50,13 +51,19 @@ class Calibration:
                     f"the calibration is of features of another model: their card has {what} {getattr(made, what)!r}, "
                     f"this one {getattr(card, what)!r}; calibrate features of this model"
                 )
-        return card.model_copy(update={"thresholds": self.thresholds, "impostor_tail": self.tail})
+        return card.model_copy(update=self.measured)
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """The fields of a card that a calibration decides."""
+        return {"thresholds": self.thresholds, "impostor_tail": self.tail, "template_tails": self.template_tails}
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "thresholds": [each.model_dump(mode="json") for each in self.thresholds],
             "impostor_tail": self.tail.model_dump(mode="json"),
+            "template_tails": [each.model_dump(mode="json") for each in self.template_tails],
             "photos": self.photos,
             "lowest_far": lowest_far(self.tail.people),
         }
@@ -70,6 +77,9 @@ class Calibration:
             f"{'rate':<34}{'score':>8}   95 %",
             *map(str, self.thresholds),
         ]
+        if self.template_tails:
+            sizes = ", ".join(f"{each.photos} ({each.templates:,} people)" for each in self.template_tails)
+            lines.append(f"searches: impostor tails of templates of {sizes} photos")
         return "\n".join(lines)
 
     def _find(self, matches: Callable[[Threshold], bool | np.bool_], what: str) -> Threshold:
