@@ -16,7 +16,7 @@ SOURCE = Path(sphereface.__file__).parent
 # Top to bottom, as drawn in docs/architecture.md: a room leans only on rooms above it.
 ROOMS = [
     "errors", "arrays", "progress", "hashes", "choices", "contract", "graphs", "downloads", "zoo", "metrics", "reports",
-    "faces", "data", "engines", "embed", "evaluation", "audit",
+    "faces", "data", "engines", "embed", "evaluation", "audit", "gallery", "recognize",
     "geometry", "parallel", "losses", "models", "loading", "training", "bench", "experiments", "doctor",
     "cli", "__main__",
 ]  # fmt: skip
@@ -24,6 +24,14 @@ ROOMS = [
 SUBROOMS = {
     "data": ["names", "files", "people", "reading", "manifest", "formats", "joined", "lists", "aligning", "synthetic"],
     "evaluation": ["streaming", "sources", "rules", "groups", "protocols", "calibration", "pages", "__init__"],
+    "gallery": [
+        "records", "sealing", "schema", "unlocking", "store", "sqlite", "index", "gallery", "transfer", "copies",
+        "__init__",
+    ],
+    "recognize": [
+        "quality", "thresholds", "photos", "answers", "drawing", "recognizer", "reembedding", "grouping", "groups",
+        "__init__",
+    ],
     "zoo": ["cards", "finding", "model_files", "listing", "pulling", "__init__"],
     "models": ["inputs", "cpu", "spherefacenet", "files", "__init__"],
     "training": [

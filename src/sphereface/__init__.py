@@ -13,21 +13,25 @@ if TYPE_CHECKING:
     from sphereface.faces.detector import Detector
     from sphereface.faces.images import read_photo
     from sphereface.faces.warp import align
+    from sphereface.gallery.gallery import Gallery
     from sphereface.losses import Annealing, create_loss
     from sphereface.models import create_model, load_model, save_model
+    from sphereface.recognize.recognizer import Recognizer
     from sphereface.training.run import train
 
 __version__ = "0.1.0.dev0"
 __all__ = [
-    "Annealing", "Detector", "Embedder", "__version__", "align", "create_loss", "create_model", "evaluate_folder",
-    "evaluate_ijb", "evaluate_lfw", "evaluate_megaface", "evaluate_ytf", "load_model", "open_features", "read_photo",
-    "save_model", "train",
+    "Annealing", "Detector", "Embedder", "Gallery", "Recognizer", "__version__", "align", "create_loss",
+    "create_model", "evaluate_folder", "evaluate_ijb", "evaluate_lfw", "evaluate_megaface", "evaluate_ytf",
+    "load_model", "open_features", "read_photo", "save_model", "train",
 ]  # fmt: skip
 
 _HOMES = {
     "Annealing": "sphereface.losses",
     "Detector": "sphereface.faces.detector",
     "Embedder": "sphereface.embed.embedder",
+    "Gallery": "sphereface.gallery.gallery",
+    "Recognizer": "sphereface.recognize.recognizer",
     "align": "sphereface.faces.warp",
     "create_loss": "sphereface.losses",
     "create_model": "sphereface.models",

@@ -82,5 +82,9 @@ class BadFeature(DataFormatError):
         return type(self), (self.what, *self.parts)
 
 
+class GalleryError(UserError):
+    """A gallery that cannot be used as asked: another file, a later version, a wrong key, an unknown name."""
+
+
 class JobFailed(SphereFaceError):
     """A job that finished without the required result; its output files are kept."""

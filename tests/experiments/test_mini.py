@@ -93,7 +93,8 @@ def test_the_best_rate_and_rule_go_to_every_network(done):
     found, folders = done
     chosen = found["students"]
     rate = max(chosen["rates"], key=lambda each: each["tar"])
-    rule = max(chosen["rules"], key=lambda each: each["tar"])
+    rule = max(chosen["long_rules"], key=lambda each: each["tar"])
+    assert sorted(bool(each["labels"]) for each in chosen["long_rules"]) == [False, True]
     for each in chosen["networks"]:
         run = f"{each['model']}-width{each['width']:g}-{rate['optimizer']}{rate['lr']:g}"
         taught = f"labels{rule['labels']:g}-{rule['class_weights']}-similarity{rule['similarity']:g}-{rule['norm']}"

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 import cv2
 import numpy as np
 
-from sphereface.arrays import Float64, Floating, Image
+from sphereface.arrays import Image
 from sphereface.bench.timing import interleaved, machine
 from sphereface.data.aligning.run import Job, align_folder
 from sphereface.data.people import find_images
-from sphereface.faces.detections import Detections
+from sphereface.faces.detections import Detections, iou
 from sphereface.faces.images import read_photo
 from sphereface.faces.mtcnn import MTCNN, PRESETS
 from sphereface.faces.yunet import YuNet
@@ -44,14 +44,6 @@ class Judged:
     detections: int
     false: float  # share of detections without an annotated face
     landmark_error: float  # median over found faces of the mean distance of the five points, in eye distances
-
-
-def iou(box: Floating, boxes: Floating) -> Float64:
-    """Intersection over union of one box with each of several; (N,)."""
-    corner, end = np.maximum(box[:2], boxes[:, :2]), np.minimum(box[2:], boxes[:, 2:])
-    shared = np.prod(np.maximum(0, end - corner), axis=1)
-    areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
-    return np.asarray(shared / (np.prod(box[2:] - box[:2]) + areas - shared), dtype=np.float64)
 
 
 def judge_detector(detector: Finder, photos: Path, *, every: int = 1) -> Judged:

@@ -13,14 +13,14 @@ import cv2
 import numpy as np
 
 from sphereface.arrays import Float32, Image, unit_rows
-from sphereface.bench.detection import HIT, iou
+from sphereface.bench.detection import HIT
 from sphereface.bench.timing import interleaved, numpy_machine
 from sphereface.data.people import find_images
 from sphereface.embed.embedder import Embedder
 from sphereface.errors import UserError
 from sphereface.evaluation import evaluate_lfw
 from sphereface.evaluation.sources import open_source
-from sphereface.faces.detections import choose
+from sphereface.faces.detections import choose, iou
 from sphereface.faces.detector import Detector
 from sphereface.faces.images import read_photo
 from sphereface.faces.warp import align

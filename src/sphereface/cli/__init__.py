@@ -7,10 +7,30 @@ from collections.abc import Sequence
 import typer
 
 from sphereface import __version__
-from sphereface.cli import bench, data, demo, doctor, embed, evaluate, models, reproduce, train
+from sphereface.cli import (
+    bench,
+    data,
+    demo,
+    doctor,
+    embed,
+    enroll,
+    evaluate,
+    gallery,
+    group,
+    identify,
+    models,
+    reproduce,
+    train,
+    verify,
+)
 from sphereface.errors import JobFailed, UserError
 
-EXTRAS = {"torch": "train", "tomli_w": "train", "matplotlib": "plot"}  # extra to install for a missing module
+EXTRAS = {
+    "torch": "train",
+    "tomli_w": "train",
+    "matplotlib": "plot",
+    "cryptography": "secure",
+}  # extra to install for a missing module
 
 app = typer.Typer(
     name="sphereface",
@@ -18,8 +38,12 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for verb in (demo.demo, train.train, embed.embed, doctor.doctor):
+VERBS = (
+    demo.demo, verify.verify, enroll.enroll, identify.identify, group.group, train.train, embed.embed, doctor.doctor,
+)  # fmt: skip
+for verb in VERBS:
     app.command()(verb)
+app.add_typer(gallery.app, name="gallery")
 app.add_typer(evaluate.app, name="evaluate")
 app.add_typer(data.app, name="data")
 app.add_typer(models.app, name="models")

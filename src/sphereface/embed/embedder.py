@@ -17,7 +17,7 @@ from sphereface.faces.detections import choose
 from sphereface.faces.detector import Detector
 from sphereface.faces.warp import CROPS, align, as_crop
 from sphereface.progress import Progress, silent
-from sphereface.zoo import ModelFile, model_file
+from sphereface.zoo import ModelFile, identity_of, model_file
 
 BATCH = 16
 
@@ -32,10 +32,16 @@ class Embedder:
     """
 
     def __init__(
-        self, network: Callable[[Float32], Float32], card: Card, *, model: str = "", engine: str = "function"
+        self,
+        network: Callable[[Float32], Float32],
+        card: Card,
+        *,
+        model: str = "",
+        engine: str = "function",
+        weights: str = "",
     ) -> None:
-        """`model` is the SHA-256 of the model file, `engine` the name of the engine; both are metadata only."""
-        self._network, self.card, self.model, self.engine = network, card, model, engine
+        """SHA-256 of the model file (`model`) and of its weights, and the engine's name; all are metadata only."""
+        self._network, self.card, self.model, self.engine, self.weights = network, card, model, engine, weights
 
     @classmethod
     def load(
@@ -58,7 +64,7 @@ class Embedder:
         card = file.card
         network = open_network(file, chosen, threads=threads, device=device)
         _check_size(file.path, network.size, card.preprocessing.crop)
-        embedder = cls(network.run, card, model=file.sha256, engine=chosen)
+        embedder = cls(network.run, card, model=file.sha256, engine=chosen, weights=file.weights)
         return embedder if feature_rule is None else embedder.with_rule(feature_rule)
 
     def with_rule(self, rule: FeatureRule) -> "Embedder":
@@ -69,7 +75,12 @@ class Embedder:
             return self
         uncalibrated = {"thresholds": (), "impostor_tail": None, "template_tails": ()}
         card = self.card.model_copy(update={"feature_rule": rule, **uncalibrated})
-        return Embedder(self._network, card, model=self.model, engine=self.engine)
+        return Embedder(self._network, card, model=self.model, engine=self.engine, weights=self.weights)
+
+    @property
+    def identity(self) -> str:
+        """A hash of all that decides the features; those of two embedders can be compared if it is equal."""
+        return identity_of(self.weights or self.model, self.card)
 
     @cached_property
     def dimension(self) -> int:

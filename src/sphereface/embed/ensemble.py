@@ -64,6 +64,11 @@ class Ensemble(Embedder):
         """The same networks under another feature rule."""
         return self if rule == self.card.feature_rule else Ensemble([each.with_rule(rule) for each in self.members])
 
+    @property
+    def identity(self) -> str:
+        """A hash of all that decides the features: that of each member."""
+        return sha256_of("\n".join(each.identity for each in self.members))
+
     def _features(self, faces: Image) -> Float32:
         return joined([each.embed_batch(faces) for each in self.members], self.card.feature_rule)
 

@@ -7,6 +7,7 @@ from sphereface.experiments.tables import mean_and_each, table
 from sphereface.experiments.view1 import FAR, IN_LFW
 
 COMMAND = "sphereface reproduce mini --faces FACES --out results"
+RULE = ("weight of labels", "class weights", "weight of similarities", "batch norm")
 HEAD = ("accuracy on DevTest", f"TAR at FAR {FAR:g}")
 TESTED = (
     "Tested on view 1 of LFW, aligned by `data align`; accuracy is on DevTest, mean and threshold from DevTrain; "
@@ -53,20 +54,26 @@ def _students(found: Mapping[str, Any]) -> list[str]:
     networks = [
         [each["model"], f"{each['width']:g}", f"{each['tar']:.2%}", f"{each['time']:.2f}"] for each in found["networks"]
     ]
+    again = {_rule(each): each["tar"] for each in found["long_rules"]}
     rates = [[each["optimizer"], f"{each['lr']:g}", f"{each['tar']:.2%}"] for each in found["rates"]]
     rules = [
-        [f"{each['labels']:g}", each["class_weights"], f"{each['similarity']:g}", each["norm"], f"{each['tar']:.2%}"]
-        for each in found["rules"]
-    ]
+        [f"{each['labels']:g}", each["class_weights"], f"{each['similarity']:g}", each["norm"], f"{each['tar']:.2%}",
+         f"{long:.2%}" if (long := again.get(_rule(each))) else ""] for each in found["rules"]
+    ]  # fmt: skip
     return [
         "## Choice of the student",
         f"Runs of {plan['steps']:,} steps with the unchanged view alone; TAR at FAR {FAR:g} over all pairs of "
         f"{plan['people']} people held out of training. The teacher has {found['teacher']:.2%}. Learning rate and rule "
-        f"of teaching are searched with {first[0]} at width {first[1]:g}.",
+        f"of teaching are searched with {first[0]} at width {first[1]:g}; the best rules without and with labels run "
+        f"again for {plan['long_steps']:,} steps, and the best of these goes to every network.",
         table(["optimizer", "learning rate", "TAR"], rates),
-        table(["weight of labels", "class weights", "weight of similarities", "batch norm", "TAR"], rules),
+        table([*RULE, "TAR", f"TAR after {plan['long_steps']:,} steps"], rules),
         table(["network", "width", "TAR", "time of a face, x teacher's"], networks),
     ]
+
+
+def _rule(each: Mapping[str, Any]) -> tuple[Any, ...]:
+    return each["labels"], each["class_weights"], each["similarity"], each["norm"]
 
 
 def _labels(found: Mapping[str, Any]) -> list[str]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sphereface.arrays import Bools, Float32, Image, Int64
+from sphereface.arrays import Bools, Float32, Float64, Floating, Image, Int64
 from sphereface.choices import WhichFace
 from sphereface.errors import UserError
 
@@ -47,3 +47,11 @@ def choose(found: Detections, photo: Image, which: WhichFace = "centre") -> Dete
     else:
         raise UserError(f"unknown choice {which!r}; choose one of centre, largest, all")
     return found[best : best + 1]  # a slice keeps the first axis
+
+
+def iou(box: Floating, boxes: Floating) -> Float64:
+    """Intersection over union of one box with each of several; (N,)."""
+    corner, end = np.maximum(box[:2], boxes[:, :2]), np.minimum(box[2:], boxes[:, 2:])
+    shared = np.prod(np.maximum(0, end - corner), axis=1)
+    areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
+    return np.asarray(shared / (np.prod(box[2:] - box[:2]) + areas - shared), dtype=np.float64)

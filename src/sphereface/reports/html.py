@@ -1,5 +1,6 @@
 """A report as one HTML file: no scripts, no external files, readable on a phone, light or dark by preference."""
 
+import base64
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -18,6 +19,8 @@ p { margin: .4rem 0; max-width: 46rem } .soft, figcaption { color: var(--soft); 
 .note { border-left: 3px solid #e0a12e; padding-left: .8rem }
 figure { margin: .8rem 0; overflow-x: auto } img { max-width: 100%; height: auto }
 .wide img { max-width: none; width: 56rem }
+.faces { display: flex; flex-wrap: wrap; gap: .4rem; margin: .6rem 0 }
+.faces img { border-radius: .3rem; display: block }
 .scroll { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: .6rem 0 }
 th, td { padding: .35rem .8rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap }
 th:first-child, td:first-child { text-align: left } td.best { color: var(--good); font-weight: 600 }
@@ -48,6 +51,15 @@ class Report:
             f'<img src="{picture.uri("light")}" alt="{escape(picture.says)}"></picture>'
             f"<figcaption>{escape(caption)}</figcaption></figure>"
         )
+
+    def thumbnails(self, images: Sequence[tuple[bytes, str]]) -> None:
+        """Add small pictures in rows, each a JPEG with its name, which also is its alternative text."""
+        cells = "".join(
+            f'<span><img src="data:image/jpeg;base64,{base64.b64encode(image).decode()}" alt="{escape(name)}" '
+            f'title="{escape(name)}"></span>'
+            for image, name in images
+        )
+        self.parts.append(f'<div class="faces">{cells}</div>')
 
     def table(
         self, head: Sequence[str], rows: Sequence[Sequence[str]], *, best: Sequence[tuple[int, int]] = ()

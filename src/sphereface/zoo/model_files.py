@@ -1,13 +1,14 @@
 """Model files: content, hash and card from one reading."""
 
 import io
+import json
 import os
 from functools import cached_property
 from pathlib import Path
 
 from sphereface.contract import METADATA_KEY, Card, card_in, open_model, parse_card
 from sphereface.errors import ModelFileError
-from sphereface.graphs import metadata
+from sphereface.graphs import metadata, with_metadata
 from sphereface.hashes import sha256_of
 from sphereface.zoo.cards import known_card
 from sphereface.zoo.finding import Found, find_model, names
@@ -45,6 +46,18 @@ class ModelFile:
         return sha256_of(self.content)
 
     @cached_property
+    def weights(self) -> str:
+        """The SHA-256 of the file without its card: a calibration changes the file, and leaves this as it is."""
+        if self.kind == ".safetensors":
+            return sha256_of(self.content[8 + int.from_bytes(self.content[:8], "little") :])
+        return sha256_of(with_metadata(self.content, METADATA_KEY, None))
+
+    @property
+    def identity(self) -> str:
+        """A hash of all that decides the model's features; see `identity_of`."""
+        return identity_of(self.weights, self.card)
+
+    @cached_property
     def card(self) -> Card:
         """The card in the file; for an `.onnx` without one, the `.card.json` beside it, or ours if we know the file."""
         if self.kind == ".safetensors":
@@ -65,6 +78,13 @@ class ModelFile:
                 "mean and scale of its faces, and its feature rule"
             )
         return known
+
+
+def identity_of(weights: str, card: Card) -> str:
+    """A hash of all that decides a model's features: weights, network, preprocessing and rule; not of thresholds."""
+    net = card.architecture
+    parts = [weights, net and net.model_dump_json(), card.preprocessing.model_dump_json(), card.feature_rule]
+    return sha256_of(json.dumps(parts))
 
 
 def model_file(given: str | Path | ModelFile) -> ModelFile:

@@ -1,0 +1,1 @@
+"""Enrolled people: a store, which is the truth, and an index derived from it."""

@@ -1,0 +1,1 @@
+"""Photos in, names out: what the command line and the service share."""
