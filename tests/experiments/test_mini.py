@@ -11,11 +11,11 @@ from sphereface import Embedder, create_model, save_model
 from sphereface.contract import Card
 from sphereface.errors import DataFormatError, UserError
 from sphereface.experiments import mini, mini_parts, students
+from sphereface.experiments.lfw_dev import IN_LFW
 from sphereface.experiments.mini_page import as_markdown
 from sphereface.experiments.mini_parts import Folders, Scale, run_parts
 from sphereface.experiments.outcomes import differences, outcome
 from sphereface.experiments.real_faces import Plan
-from sphereface.experiments.view1 import IN_LFW
 from sphereface.hashes import sha256_of
 from sphereface.training.recipes import mini as recipe
 from tests.experiments.test_real_faces import write

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from sphereface.data.synthetic.people import SyntheticPeople
+from sphereface.experiments.lfw_dev import IN_LFW, Unseen
 from sphereface.experiments.real_faces import Plan, Trial, compare
 from sphereface.experiments.real_faces_page import as_markdown
-from sphereface.experiments.view1 import IN_LFW, Measured, Unseen
+from sphereface.experiments.view1 import Measured
 from sphereface.faces.images import encode_png
 from sphereface.metrics import tar_at_far
 

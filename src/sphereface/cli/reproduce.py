@@ -135,6 +135,41 @@ def calibrations(
 
 
 @app.command()
+def open_set(
+    faces: Path = typer.Option(..., help="Folder lfw-dev, or the one that holds it and the lists of pairs of view 1."),
+    model: str = typer.Option("auto", help=options.MODEL, callback=options.fetched),
+    out: Path = typer.Option(
+        Path("runs/open-set"), help="Folder for open-set.md, .json and .png, of all models so far."
+    ),
+    runs: Path = typer.Option(Path("runs/mini"), help="Folder for the aligned photos."),
+    aligned: Path | None = typer.Option(None, help=ALIGNED),
+    jobs: int = typer.Option(os.cpu_count() or 1, min=1, help="Number of processes that align photos."),
+    quick: bool = typer.Option(False, help=QUICK),
+    as_json: AsJson = False,
+) -> None:
+    """Searches in galleries of new people: promised and measured rate of named strangers; groups; a few minutes.
+
+    Needs no torch. Example: sphereface reproduce open-set --faces lfw-dev --model sface --out results
+    """
+    from sphereface.cli.model import load_embedder
+    from sphereface.cli.progress import bars
+    from sphereface.experiments.lfw_dev import align_and_gather
+    from sphereface.experiments.open_set import FULL, QUICK, find_faces, run_open_set
+    from sphereface.experiments.open_set_page import as_markdown, draw_ratios
+    from sphereface.reports.figures import require_matplotlib
+
+    require_matplotlib()
+    embedder, root = load_embedder(model), find_faces(faces)
+    test = align_and_gather(root, runs, aligned, jobs=jobs, say=say)
+    with bars() as begin:
+        found = run_open_set(embedder, test, QUICK if quick else FULL, begin=begin)
+    kept = out / "open-set.json"
+    models = {**(json.loads(kept.read_bytes()) if kept.is_file() else {}), found.model: found.as_json()}
+    _finish(out, "open-set", models, as_markdown(models), as_json=as_json)
+    (out / "open-set.png").write_bytes(draw_ratios(models).light)
+
+
+@app.command()
 def planted_bias(
     out: Path = typer.Option(Path("runs/planted-bias"), help="Folder for planted-bias.md and planted-bias.json."),
     runs: Path = typer.Option(

@@ -8,7 +8,7 @@ from sphereface.arrays import Float32
 from sphereface.embed.embedder import Embedder
 from sphereface.evaluation.calibration.measure import calibrate
 from sphereface.evaluation.calibration.result import Calibration
-from sphereface.experiments.view1 import Unseen, people_of_dev_train
+from sphereface.experiments.lfw_dev import Unseen, people_of_dev_train
 from sphereface.metrics.support import comparison_rate, supports_far, supports_searches
 
 MEASURED_ON = "LFW view 1, people of DevTrain"

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 from sphereface.data.formats.sets import open_set
 from sphereface.data.joined import JoinedSets
 from sphereface.experiments import real_faces, tables
+from sphereface.experiments.lfw_dev import Unseen
 from sphereface.experiments.outcomes import Outcome, differences, kept, outcome, statistics_of
 from sphereface.experiments.real_faces import SEARCH_FAR, Trial
 from sphereface.experiments.trials import Sets, run_trials, tar_on_held_out
-from sphereface.experiments.view1 import Unseen, measure
+from sphereface.experiments.view1 import measure
 from sphereface.loading import without
 from sphereface.loading.subset import Subset
 from sphereface.metrics import Paired, PeopleBootstrap

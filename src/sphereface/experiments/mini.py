@@ -16,9 +16,10 @@ from sphereface.embed.embedder import Embedder
 from sphereface.errors import JobFailed, UserError
 from sphereface.experiments import tables
 from sphereface.experiments.calibrations import calibrate_on_dev_train
+from sphereface.experiments.lfw_dev import Unseen
 from sphereface.experiments.students import COMMAND, Network, time_of
 from sphereface.experiments.trials import Sets
-from sphereface.experiments.view1 import STATISTICS, Measured, Unseen, row
+from sphereface.experiments.view1 import STATISTICS, Measured, row
 from sphereface.hashes import sha256_of
 from sphereface.metrics import Paired, PeopleBootstrap
 from sphereface.models import load_model, save_model

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sphereface.experiments.lfw_dev import IN_LFW
 from sphereface.experiments.tables import mean_and_each, table
-from sphereface.experiments.view1 import FAR, IN_LFW
+from sphereface.experiments.view1 import FAR
 
 COMMAND = "sphereface reproduce mini --faces FACES --out results"
 RULE = ("weight of labels", "class weights", "weight of similarities", "batch norm")

@@ -12,16 +12,14 @@ from sphereface.embed.embedder import Embedder
 from sphereface.errors import UserError
 from sphereface.experiments import labels, mini, real_faces, students
 from sphereface.experiments.calibrations import calibrate_on_dev_train
+from sphereface.experiments.lfw_dev import ALIGNED, IN_LFW, align_and_gather
 from sphereface.experiments.mini import measure_embedder
 from sphereface.experiments.trials import Sets
-from sphereface.experiments.view1 import IN_LFW, Unseen, align_test, gather_test
 from sphereface.progress import Say
 from sphereface.training.config import TrainConfig
 from sphereface.training.recipes import mini as recipe
 from sphereface.zoo.cards import ENTRIES
 from sphereface.zoo.finding import find_installed
-
-ALIGNED = "lfw-dev-112x112"  # in the folder of runs
 
 
 @dataclass(frozen=True)
@@ -97,14 +95,6 @@ def run_parts(
         with whole_file(kept) as file:
             file.write(json.dumps(found, indent=2).encode() + b"\n")
     return dict(json.loads(kept.read_bytes()))
-
-
-def align_and_gather(faces: Path, runs: Path, aligned: Path | None = None, *, jobs: int, say: Say) -> Unseen:
-    """The test faces; aligned on the first call, unless they are given."""
-    runs.mkdir(parents=True, exist_ok=True)
-    if aligned is None:
-        aligned = align_test(faces / "lfw-dev", runs / ALIGNED, workers=jobs, say=say)
-    return gather_test(faces, aligned)
 
 
 def calibrate_others(faces: Path, runs: Path, aligned: Path | None = None, *, jobs: int, say: Say) -> dict[str, Any]:

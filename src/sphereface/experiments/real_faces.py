@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from sphereface.data.formats.sets import open_set
 from sphereface.data.people import FaceSet
 from sphereface.experiments import tables
+from sphereface.experiments.lfw_dev import IN_LFW, Unseen, align_test, gather_test
 from sphereface.experiments.trials import Sets, run_trials, tar_on_held_out
-from sphereface.experiments.view1 import IN_LFW, STATISTICS, Measured, Unseen, align_test, gather_test, measure, row
+from sphereface.experiments.view1 import STATISTICS, Measured, measure, row
 from sphereface.loading import without
 from sphereface.metrics import Paired, PeopleBootstrap
 from sphereface.progress import Say

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from sphereface.experiments.lfw_dev import IN_LFW
 from sphereface.experiments.real_faces import NAMES, SEARCH_FAR, Comparison
 from sphereface.experiments.tables import difference_text, mean_and_each, rate_table, table
 from sphereface.experiments.trials import SEARCH_PHOTOS
-from sphereface.experiments.view1 import FAR, IN_LFW, STATISTICS
+from sphereface.experiments.view1 import FAR, STATISTICS
 from sphereface.metrics import Paired
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Theme = Literal["light", "dark"]
-Corner = Literal["lower left", "lower right", "upper right"]
+Corner = Literal["lower left", "lower right", "upper left", "upper right"]
 INK: dict[Theme, str] = {"light": "#23262b", "dark": "#dfe3e8"}
 INKED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
 HIDDEN = ("axes.spines.top", "axes.spines.right", "legend.frameon")
