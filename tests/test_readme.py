@@ -11,12 +11,15 @@ from skimage import data as samples
 from sphereface.contract import Threshold
 from sphereface.engines.convert import convert
 from sphereface.zoo import ModelFile
+from sphereface.zoo.cards import ENTRIES
+from sphereface.zoo.finding import find_installed
 from tests.engines.networks import write_network
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
+@pytest.mark.skipif(find_installed(ENTRIES["mini"]) is None, reason="sphereface-mini is not installed")
 def test_the_examples_run_and_are_short(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     threshold = Threshold(score=0.5, far=1e-3, measured_on="some people")
@@ -31,6 +34,7 @@ def test_the_examples_run_and_are_short(tmp_path, monkeypatch):
         exec(compile(example, "README.md", "exec"), names)
     assert names["score"] == pytest.approx(1)
     assert names["same"]
+    assert names["names"] == ["Eileen"]
     assert names["loss"].step == 5
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from sphereface import Detector, Embedder
-from sphereface.contract import Card
 from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.evaluation.calibration.measure import calibrate
 from sphereface.faces.images import encode_png
@@ -59,12 +58,22 @@ def embedder() -> Embedder:
     faces = np.stack([PEOPLE.face(FIRST + person, 0) for person in range(CALIBRATED_ON)])
     faces = np.pad(faces, ((0, 0), (0, 0), (8, 8), (0, 0)), mode="edge")
     measured = calibrate(found.embed(faces), np.arange(CALIBRATED_ON), rounds=5, feature_rule="image")
-    card: Card = measured.card(found.card)
-    return Embedder(found._network, card, model=found.model, weights=found.weights)
+    return found.with_card(measured.card(found.card))
 
 
 def recognizer(gallery=None, **options) -> Recognizer:
     """A recognizer for drawn people."""
-    made = Recognizer(gallery=gallery, detector=detector(), **options)
-    made.__dict__["embedder"] = embedder()  # in place of loading a file
-    return made
+    return Recognizer(embedder(), gallery, detector=detector(), **options)
+
+
+def write_model(folder):
+    """The same model as a file for the command line."""
+    from sphereface.evaluation.calibration.files import write_calibration
+
+    faces = np.stack([PEOPLE.face(FIRST + person, 0) for person in range(CALIBRATED_ON)])
+    found = Embedder.load("sface", threads=1)
+    faces = np.pad(faces, ((0, 0), (0, 0), (8, 8), (0, 0)), mode="edge")
+    measured = calibrate(found.embed(faces), np.arange(CALIBRATED_ON), rounds=5, feature_rule="image")
+    path = folder / "drawn.onnx"
+    write_calibration("sface", measured, out=path)
+    return path

@@ -18,17 +18,22 @@ def demo(
     workers: int = typer.Option(os.cpu_count() or 1, min=1, help="Number of processes that draw faces."),
     as_json: AsJson = False,
 ) -> None:
-    """Train five losses on synthetic faces and test them on people outside the training set.
+    """Train five losses on synthetic faces, test them on people outside the training set, and recognise people.
 
     Needs no data and no GPU. Ctrl-C leaves a report of the results so far. Example: sphereface demo --quick
     """
     from sphereface.cli.progress import bars
     from sphereface.experiments.demo import run_demo
+    from sphereface.experiments.demo_recognition import COMMANDS
     from sphereface.experiments.openset import FULL, QUICK
 
     with bars() as begin:
         found = run_demo(QUICK if quick else FULL, out, seed=seed, workers=workers, begin=begin)
     tell(found.as_json(), (out / "report.html").resolve(), as_json=as_json)
+    if found.recognised is not None and not as_json:
+        typer.echo(f"\n{found.recognised.text()}\n\nOn your own photos:")
+        for command in COMMANDS:
+            typer.echo(f"    {command}")
     if not found.finished:
         raise typer.Exit(130)
 

@@ -77,6 +77,10 @@ class Embedder:
         card = self.card.model_copy(update={"feature_rule": rule, **uncalibrated})
         return Embedder(self._network, card, model=self.model, engine=self.engine, weights=self.weights)
 
+    def with_card(self, card: Card) -> "Embedder":
+        """The same network with another calibration on its card."""
+        return Embedder(self._network, card, model=self.model, engine=self.engine, weights=self.weights)
+
     @property
     def identity(self) -> str:
         """A hash of all that decides the features; those of two embedders can be compared if it is equal."""

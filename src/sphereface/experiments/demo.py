@@ -12,6 +12,7 @@ import torch
 from sphereface.arrays import Float32
 from sphereface.data.synthetic.people import VERSION, SyntheticPeople
 from sphereface.experiments import openset
+from sphereface.experiments.demo_recognition import COMMANDS, KNOWN, LEAST, Recognised, recognise
 from sphereface.experiments.loop import Step, extract
 from sphereface.experiments.openset import CONTENDERS, FAR, FOLDS, NET, Measured, Scale
 from sphereface.metrics import roc
@@ -42,6 +43,7 @@ class Findings:
     losses: dict[str, list[float]] = field(default_factory=dict)
     measured: dict[str, Measured] = field(default_factory=dict)
     sphere: figures.Picture | None = None
+    recognised: Recognised | None = None
     seconds: float = 0.0
     finished: bool = False
 
@@ -62,6 +64,7 @@ class Findings:
             "seconds": round(self.seconds, 1),
             "far": FAR,
             "rows": [row._asdict() for row in self.rows()],
+            "recognition": None if self.recognised is None else self.recognised.as_json(),
         }
 
 
@@ -82,6 +85,8 @@ def run_demo(scale: Scale, folder: Path, *, seed: int, workers: int, begin: Begi
             found.measured[contender.name] = openset.measure(net, sets)
             found.seconds = time.perf_counter() - start
             report(found, curves=False).write(folder / "report.html")
+        if scale.test_people >= LEAST:
+            found.recognised = recognise(net, scale, begin=begin)  # with the last one, A-Softmax m = 4
         found.finished = True
     except KeyboardInterrupt:
         found.finished = False
@@ -131,6 +136,8 @@ def report(found: Findings, *, curves: bool = True) -> Report:
             "Features of three numbers, which can be drawn: six people, each dot a photo, on the sphere.",
             wide=True,
         )
+    if found.recognised is not None:
+        _add_recognition(page, found.recognised)
     if found.measured and curves:
         _add_curves(page, found)
     _add_faces(page)
@@ -157,6 +164,14 @@ def _add_table(page: Report, found: Findings) -> None:
         f"share of people found by another photo among {scale.distractors:,} distractors. This is one seed; "
         "results/demo.md has three, with intervals of the differences."
     )
+
+
+def _add_recognition(page: Report, found: Recognised) -> None:
+    page.heading("Recognition with this network")
+    page.text(found.text())
+    page.figure(found.picture, f"Photos of enrolled people (the first {KNOWN // 2}) and of strangers.", wide=True)
+    page.text("The same on photos of your own, with a model that was trained on real faces:")
+    page.code("\n".join(COMMANDS))
 
 
 def _add_curves(page: Report, found: Findings) -> None:

@@ -31,7 +31,7 @@ def restore(path: Path, backup: Path) -> None:
 
     The backup is checked first. It must be one of the same gallery, or the file must not exist.
     """
-    with closing(connect(backup, create=False)) as copy:
+    with closing(connect(backup, create=False)) as copy, clear_errors(backup):
         problems = _file_problems(copy)
         if problems:
             raise GalleryError(f"{backup}: damaged ({problems[0]}); choose another backup")

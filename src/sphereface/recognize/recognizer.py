@@ -29,7 +29,7 @@ class Recognizer:
 
     def __init__(
         self,
-        model: str | Path = "auto",
+        model: str | Path | Embedder = "auto",
         gallery: Gallery | str | Path | None = None,
         *,
         detector: Detector | str = "mtcnn",
@@ -56,7 +56,8 @@ class Recognizer:
     @cached_property
     def embedder(self) -> Embedder:
         """The model; `auto` is that of the gallery, if it has one, else the most accurate one."""
-        return Embedder.load(self._model_file(), threads=self._threads)
+        given = self._given
+        return given if isinstance(given, Embedder) else Embedder.load(self._model_file(given), threads=self._threads)
 
     @cached_property
     def reader(self) -> FaceReader:
@@ -66,15 +67,15 @@ class Recognizer:
             self.embedder, given if isinstance(given, Detector) else Detector(given, threads=self._threads)
         )
 
-    def _model_file(self) -> ModelFile:
-        if self._given == "auto" and isinstance(self._gallery, Gallery) and self._gallery.store.model is not None:
+    def _model_file(self, given: str | Path) -> ModelFile:
+        if given == "auto" and isinstance(self._gallery, Gallery) and self._gallery.store.model is not None:
             wanted = self._gallery.store.model.identity
             for each in list_models():
                 if each.found is not None and each.entry.features is not None and not each.fault:
                     file = ModelFile(each.found)
                     if file.identity == wanted:
                         return file
-        return model_file(self._given)
+        return model_file(given)
 
     # Two photos.
 
