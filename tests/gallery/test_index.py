@@ -66,9 +66,9 @@ def test_it_is_the_same_whatever_came_and_went_before(small_blocks):
 def test_enrolling_a_person_copies_no_row(small_blocks):
     index = ExactIndex()
     index.put(np.arange(40), rows(40))
-    before = [block.ctypes.data for block in index._blocks]
+    before = [block.ctypes.data for block in index.blocks]
     index.put(np.array([99]), rows(1, seed=4))
-    assert [block.ctypes.data for block in index._blocks][: len(before)] == before
+    assert [block.ctypes.data for block in index.blocks][: len(before)] == before
 
 
 def test_fewer_people_than_asked_for_leave_places_open():

@@ -51,6 +51,13 @@ def test_other_rates_of_two_photos_are_between_the_points_of_the_tail():
     assert pair_threshold(CARD, 1e-4).score == pytest.approx(0.5)
 
 
+def test_by_default_two_photos_get_a_rate_that_the_card_supports():
+    assert pair_threshold(CARD).far == 1e-3
+    few = ImpostorTail(scores=(0.3, 0.4), fars=(1e-2, 6e-3), **ABOUT)
+    card = CARD.model_copy(update={"thresholds": (), "impostor_tail": few})
+    assert pair_threshold(card) == (pytest.approx(0.4), 6e-3)
+
+
 @pytest.mark.parametrize("far", [0.5, 1e-6, 0.0])
 def test_a_rate_of_two_photos_that_was_not_measured_is_refused(far):
     with pytest.raises(UserError, match=r"the card of a model supports 0.0001 to 0.01; .*models calibrate"):

@@ -208,6 +208,33 @@ def megaface(
 
 
 @app.command()
+def gallery(
+    people: int = typer.Option(100_000, min=1, help="Number of people, one photo each."),
+    features: int = typer.Option(512, min=1, help="Dimension of a feature."),
+    probes: int = typer.Option(256, min=1, help="Probes that are searched together."),
+    rounds: int = typer.Option(9, min=1, help=REPEATS),
+    as_json: AsJson = False,
+) -> None:
+    """Search in a large gallery against the bare matrix product; its file against the vectors in it.
+
+    Example: sphereface bench gallery --json > results/gallery.json
+    """
+    from sphereface.bench.gallery import bench_gallery
+
+    found = bench_gallery(people=people, features=features, probes=probes, rounds=rounds, say=say)
+    lines = [
+        f"search    {found['search_milliseconds']:8.1f} ms  {found['ratio_to_product']:5.2f} x product",
+        f"file      {found['file_bytes'] / 1e6:8.1f} MB  {found['ratio_to_vectors']:5.2f} x vectors",
+        f"load      {found['load_seconds']:8.2f} s",
+        f"one more  {found['enroll_milliseconds']:8.1f} ms",
+        f"{found['wrong_names']} of {found['checked']:,} names differ from a float64 product",
+    ]
+    show(found, lines, as_json=as_json)
+    if found["wrong_names"] or not found["blocks_kept"]:
+        raise JobFailed("names differ from a float64 product, or enrolling copied the index; do not use these numbers")
+
+
+@app.command()
 def audit(
     people: int = typer.Option(85_742, min=6, help="Number of synthetic people."),
     photos: int = typer.Option(5, min=3, help="Photos of each person."),

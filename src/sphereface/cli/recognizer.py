@@ -52,11 +52,10 @@ def open_recognizer(
 ) -> "Recognizer":  # fmt: skip
     """A recognizer with its gallery; the choice of the model `auto` is printed with its licences."""
     from sphereface.recognize.recognizer import Recognizer
-    from sphereface.recognize.thresholds import FAR
 
     gallery = None if without_gallery else open_gallery(given.gallery, given.key_file, create=create)
     recognizer = Recognizer(
-        given.model, gallery, detector=given.detector, far=FAR if far is None else far, fpir=fpir,
+        given.model, gallery, detector=given.detector, far=far, fpir=fpir,
         min_quality=given.min_quality, threads=given.threads,
     )  # fmt: skip
     if given.model == "auto":

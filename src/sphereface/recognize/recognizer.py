@@ -16,7 +16,7 @@ from sphereface.metrics.templates import pool
 from sphereface.progress import Progress, Say, mute, silent
 from sphereface.recognize.answers import Alike, Enrolment, Identified, IdentifiedPhoto, Verification
 from sphereface.recognize.photos import Face, FaceReader, OpenedPhoto, PhotoLike, as_photos, open_photo
-from sphereface.recognize.thresholds import FAR, SearchThreshold, pair_threshold, search_threshold
+from sphereface.recognize.thresholds import SearchThreshold, pair_threshold, search_threshold
 from sphereface.zoo import ModelFile, list_models, model_file
 
 
@@ -33,12 +33,12 @@ class Recognizer:
         gallery: Gallery | str | Path | None = None,
         *,
         detector: Detector | str = "mtcnn",
-        far: float = FAR,
+        far: float | None = None,
         fpir: float | None = None,
         min_quality: float = 0.0,
         threads: int | None = None,
     ) -> None:
-        """`far` is the rate of two photos, `fpir` that of a search; default: 1 %, or 10 % in large galleries.
+        """`far` is the rate of two photos, `fpir` that of a search; default: 1e-3, and 1 % or in large galleries 10 %.
 
         Photos whose faces have less than `min_quality`, from 0 to 1, are not enrolled or verified. The gallery is
         opened when it is first needed; the default is one in the user's data folder.
@@ -68,12 +68,12 @@ class Recognizer:
         )
 
     def _model_file(self, given: str | Path) -> ModelFile:
-        if given == "auto" and isinstance(self._gallery, Gallery) and self._gallery.store.model is not None:
-            wanted = self._gallery.store.model.identity
+        bound = self.gallery.store.model if given == "auto" and self._gallery is not None else None
+        if bound is not None:
             for each in list_models():
                 if each.found is not None and each.entry.features is not None and not each.fault:
                     file = ModelFile(each.found)
-                    if file.identity == wanted:
+                    if file.identity == bound.identity:
                         return file
         return model_file(given)
 
@@ -207,7 +207,8 @@ class Recognizer:
         units = unit_rows([photo.feature for photo in photos])
         template = pool(units, np.zeros(len(units), np.int64), 1)[0]
         scores = unit_rows(_stack(list(faces.values()))) @ template
-        threshold = search_threshold(self.embedder.card, {person.photos: 1}, self.far).score
+        far = pair_threshold(self.embedder.card, self.far).far
+        threshold = search_threshold(self.embedder.card, {person.photos: 1}, far).score
         return {photo.source: float(score) for photo, score in zip(faces, scores, strict=True) if score < threshold}
 
     def _alike(self, faces: dict[OpenedPhoto, Face], person: Person | None) -> tuple[Alike, ...]:

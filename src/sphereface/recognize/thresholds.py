@@ -56,12 +56,16 @@ class SearchThreshold(NamedTuple):
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
-def pair_threshold(card: Card, far: float = FAR) -> PairThreshold:
-    """The threshold of two photos at a false accept rate; a measured one, or between two points of the tail."""
+def pair_threshold(card: Card, far: float | None = None) -> PairThreshold:
+    """The threshold of two photos at a false accept rate; a measured one, or between two points of the tail.
+
+    Without `far`, it is 1e-3, or the lowest rate that the card supports if that is higher.
+    """
+    tail = _pair_tail(card)
+    far = max(FAR, tail.fars[-1]) if far is None else far
     for each in card.thresholds:
         if each.fpir is None and math.isclose(each.far, far):
             return PairThreshold(each.score, far)
-    tail = _pair_tail(card)
     if not tail.fars[-1] <= far <= tail.fars[0]:
         raise UserError(
             f"FAR {far:g}: the card of {card.called} supports {tail.fars[-1]:.2g} to {tail.fars[0]:.2g}; ask for a "
