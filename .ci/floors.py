@@ -11,7 +11,7 @@ from packaging.version import Version
 project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 wrong = []
 extras = project["optional-dependencies"]
-for line in project["dependencies"] + extras["plot"] + extras["sface"]:
+for line in project["dependencies"] + extras["plot"] + extras["sface"] + extras["secure"]:
     wanted = Requirement(line)
     (lowest,) = (Version(each.version) for each in wanted.specifier if each.operator == ">=")
     installed = Version(version(wanted.name))

@@ -25,11 +25,11 @@ SUBROOMS = {
     "data": ["names", "files", "people", "reading", "manifest", "formats", "joined", "lists", "aligning", "synthetic"],
     "evaluation": ["streaming", "sources", "rules", "groups", "protocols", "calibration", "pages", "__init__"],
     "gallery": [
-        "records", "sealing", "schema", "unlocking", "store", "sqlite", "index", "gallery", "transfer", "copies",
-        "__init__",
+        "records", "sealing", "values", "schema", "unlocking", "queries", "store", "sqlite", "index", "gallery",
+        "transfer", "copies", "__init__",
     ],
     "recognize": [
-        "quality", "thresholds", "photos", "answers", "drawing", "recognizer", "reembedding", "grouping", "groups",
+        "quality", "thresholds", "photos", "answers", "drawing", "grouping", "groups", "recognizer", "reembedding",
         "__init__",
     ],
     "zoo": ["cards", "finding", "model_files", "listing", "pulling", "__init__"],

@@ -128,10 +128,16 @@ def test_enrolling_needs_photos_and_a_face(run, given):
     code, _, said = run("enroll", "Ada", "--model", model)
     assert code == 2
     assert "Ada: no photos given; wanted a name and photos" in said
+    code, _, said = run("enroll", root / "people" / "ada", root / "people" / "bob", "--model", model)  # as a * gives it
+    assert code == 2
+    assert "wanted the person's name first" in said
+    code, _, said = run("enroll", "Ada", root / "new" / "ada.png", "--model", model, "--expires", "soon")
+    assert code == 2
+    assert not Path(os.environ["SPHEREFACE_GALLERY"]).exists()
     code, out, said = run("enroll", "Wall", root / "people" / "bob" / "wall.png", "--model", model)
     assert code == 1
     assert "no face was found" in out
-    assert "no photo could be enrolled" in said
+    assert "no photo was enrolled" in said
 
 
 def test_identify_names_draws_and_lists(run, given, known, tmp_path):
@@ -152,7 +158,22 @@ def test_identify_names_draws_and_lists(run, given, known, tmp_path):
     rows = list(csv.DictReader((tmp_path / "f.csv").read_text().splitlines()))
     assert sorted(row["name"] for row in rows) == ["", "", "ada", "bob"]
     _, out, _ = run(*arguments)
-    assert "of strangers, 1% would be named (2 people in the gallery)" in out
+    assert "1 % of strangers would be named (2 people in the gallery); no liveness check" in out
+    code, _, said = run("identify", root / "new", "--model", model, "--draw", root / "people" / "ada" / "one.png")
+    assert code == 2
+    code, _, said = run("identify", root / "new", "--model", model, "--csv", tmp_path / "no" / "f.csv")
+    assert code == 2
+    assert "there is no folder" in said
+
+
+def test_drawing_replaces_no_photo(run, given, known, tmp_path):
+    _, model = given
+    path = write(tmp_path, party=photo(0))["party"].rename(tmp_path / "party.jpg")
+    before = path.read_bytes()
+    code, _, said = run("identify", path, "--model", model, "--draw", tmp_path)
+    assert code == 2
+    assert "would replace the photo" in said
+    assert path.read_bytes() == before
 
 
 def test_identify_without_a_gallery_or_photos_says_so(run, given, tmp_path):
@@ -191,7 +212,7 @@ def test_the_gallery_is_corrected_from_the_command_line(run, given, known, tmp_p
 def test_people_move_between_files(run, given, known, tmp_path):
     assert run("gallery", "export", tmp_path / "people.jsonl")[0] == 0
     code, out, _ = run("gallery", "import", tmp_path / "people.jsonl", "--gallery", tmp_path / "b.gallery", "--json")
-    assert json.loads(out) == {"people": 2, "photos": 3}
+    assert json.loads(out) == {"people": 2, "photos": 3, "renamed": {}}
     assert run("gallery", "backup", tmp_path / "copy.gallery")[0] == 0
     assert run("gallery", "merge", "bob", "ada")[0] == 0
     assert json.loads(run("gallery", "list", "--json")[1])["people"][0]["photos"] == 3

@@ -11,6 +11,7 @@ import pytest
 from sphereface.arrays import unit_rows
 from sphereface.errors import ContractMismatch, GalleryError, UserError
 from sphereface.gallery import schema
+from sphereface.gallery.copies import check
 from sphereface.gallery.gallery import Gallery, default_gallery
 from sphereface.gallery.records import Model, Photo
 from sphereface.gallery.sealing import read_key, write_key
@@ -26,10 +27,15 @@ def photo(seed, *, dimension=32):
     return Photo(sha256_of(f"photo {seed}"), (1.0, 2.0, 30.5, 40.5), feature)
 
 
+class OneModel(Gallery):
+    """A gallery whose features are all of one model."""
+
+    def enroll(self, who, photos, *, model=MODEL, **options):
+        return super().enroll(who, photos, model=model, **options)
+
+
 def opened(path, **options):
-    gallery = Gallery.open(path, actor="tests", **options)
-    gallery.bind(MODEL)
-    return gallery
+    return OneModel.open(path, actor="tests", **options)
 
 
 @pytest.fixture(params=[None, KEY], ids=["plain", "sealed"])
@@ -151,14 +157,96 @@ def test_a_person_whose_time_is_over_is_not_named(gallery):
     assert best(gallery, 2)[0] == -1
     gallery.expire("Bob", None)
     assert best(gallery, 2)[1] == pytest.approx(1, abs=1e-6)
-    assert gallery.remove_expired() == ["Ada"]
+    assert gallery.remove_expired() == (["Ada"], True)
     assert [person.name for person in gallery.people()] == ["Bob"]
 
 
 def test_features_of_another_model_are_refused(gallery):
-    gallery.bind(MODEL)
-    with pytest.raises(ContractMismatch, match=r"features of a model, but the model is b; .*gallery reembed"):
-        gallery.bind(Model("other", "b", 32))
+    assert gallery.store.model is None
+    gallery.enroll("Ada", [photo(1)])
+    assert gallery.store.model == MODEL
+    other = Model("other", "b", 32)
+    reason = r"features of a model, but the model is b; .*gallery reembed"
+    with pytest.raises(ContractMismatch, match=reason):
+        gallery.enroll("Bob", [photo(2)], model=other)
+    with pytest.raises(ContractMismatch, match=reason):
+        gallery.search(photo(1).feature[None], model=other)
+    with pytest.raises(ContractMismatch, match=reason):
+        gallery.enroll("Bob", [photo(2, dimension=8)], model=Model("identity", "b", 8))
+    assert [person.name for person in gallery.people()] == ["Ada"]
+
+
+@pytest.mark.parametrize("feature", [np.zeros(32), np.full(32, np.nan), np.ones(31), np.ones((32, 1))])
+def test_features_without_a_direction_or_of_another_length_are_refused(gallery, feature):
+    bad = photo(1)._replace(feature=feature.astype(np.float32))
+    with pytest.raises(UserError, match="wanted 32 finite numbers, not all zero"):
+        gallery.enroll("Ada", [bad])
+    assert gallery.people() == []
+
+
+def test_note_and_end_date_of_a_known_person_are_replaced_if_given(gallery):
+    gallery.enroll("Ada", [photo(1)], note="first", expires=4e9)
+    gallery.enroll("Ada", [photo(2)])
+    assert gallery.find("Ada")[3:] == ("first", gallery.find("Ada").added, 4e9)
+    gallery.enroll("Ada", [], note="second", expires=5e9)
+    person = gallery.find("Ada")
+    assert (person.photos, person.note, person.expires) == (2, "second", 5e9)
+    gallery.enroll("Eve", [photo(3)], note="other", expires=4.5e9)
+    gallery.merge("Eve", "Ada")
+    person = gallery.find("Ada")
+    assert (person.note, person.expires) == ("second; other", 4.5e9)  # the earlier end holds
+    with pytest.raises(UserError, match="wanted one printable line"):
+        gallery.enroll("Ada", [photo(4)], note="a\x1b[2Jb")
+    with pytest.raises(UserError, match="an end date of 1e"):
+        gallery.expire("Ada", 1e300)
+
+
+def test_a_failed_refresh_is_made_up_for_by_the_next_one(gallery, path, key, monkeypatch):
+    with opened(path, key=key) as other:
+        other.enroll("Ada", [photo(1)])
+        assert best(gallery, 1)[0] == 1
+        other.enroll("Bob", [photo(2)])
+        with monkeypatch.context() as broken:
+            broken.setattr(gallery.store, "templates", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                gallery.refresh()
+        assert best(gallery, 2) == (2, pytest.approx(1, abs=1e-6))
+        assert best(gallery, 1)[0] == 1
+
+
+def test_two_galleries_on_one_store_both_see_its_changes(gallery):
+    second = OneModel(gallery.store)
+    gallery.enroll("Ada", [photo(1)])
+    assert best(gallery, 1)[0] == best(second, 1)[0] == 1
+    second.enroll("Bob", [photo(2)])
+    assert best(gallery, 2)[0] == best(second, 2)[0] == 2
+
+
+def test_changes_that_are_taken_back_leave_no_trace_in_the_index(gallery):
+    gallery.enroll("Ada", [photo(1)])
+
+    def fail():
+        with gallery.store.together():
+            gallery.enroll("Ghost", [photo(2)])
+            assert best(gallery, 2)[1] < 0.9  # not before it is stored
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    gallery.enroll("Bob", [photo(3)])
+    assert best(gallery, 2)[1] < 0.9
+    assert best(gallery, 3) == (gallery.find("Bob").id, pytest.approx(1, abs=1e-6))
+
+
+def test_a_person_is_deleted_by_the_present_name_alone(gallery):
+    gallery.enroll("unknown-1", [photo(1)])
+    gallery.enroll("Ada", [photo(2)])
+    gallery.merge("unknown-1", "Ada")
+    with pytest.raises(
+        GalleryError, match="unknown-1 is an earlier name of Ada; to delete that person, give this name"
+    ):
+        gallery.remove("unknown-1")
+    assert gallery.remove("Ada")
 
 
 def test_replaced_features_keep_names_and_corrections(gallery):
@@ -212,7 +300,7 @@ def test_what_was_removed_is_in_no_file(gallery, path, key):
 
 
 def test_a_reader_that_prevents_erasing_is_told_of(gallery, path, monkeypatch):
-    monkeypatch.setattr("sphereface.gallery.gallery.ERASE_TRIES", 2)
+    monkeypatch.setattr("sphereface.gallery.gallery.ERASE_SECONDS", 0.1)
     monkeypatch.setattr("sphereface.gallery.sqlite.ERASE_MILLISECONDS", 10)
     gallery.enroll("Ada", [photo(1)])
     said = []
@@ -236,11 +324,11 @@ def test_files_are_readable_by_their_owner_alone(gallery, path):
 def test_the_file_is_hardly_larger_than_its_vectors(tmp_path, key):
     people, dimension = 3_000, 512
     path = tmp_path / "large.gallery"
+    model = Model("identity", "large", dimension)
     with Gallery.open(path, key=key) as gallery:
-        gallery.bind(Model("identity", "large", dimension))
         with gallery.store.together():
             for person in range(people):
-                gallery.enroll(f"person {person}", [photo(person, dimension=dimension)])
+                gallery.enroll(f"person {person}", [photo(person, dimension=dimension)], model=model)
         gallery.erase()
     assert path.stat().st_size <= 1.25 * people * dimension * 4
 
@@ -285,6 +373,44 @@ def test_every_flipped_bit_of_a_value_is_noticed(path):
     database.close()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE aliases SET person = 2",
+        "UPDATE people SET expires = 1 WHERE id = 1",
+        "UPDATE people SET name_key = CASE id WHEN 1 THEN 'x' ELSE name_key END",
+        "UPDATE photos SET person = 2 WHERE id = 1",
+        "UPDATE photos SET photo_key = x'00' WHERE id = 1",
+    ],
+)
+def test_no_column_of_a_sealed_row_can_be_changed_unnoticed(path, change):
+    with opened(path, key=KEY) as gallery:
+        gallery.enroll("ada", [photo(1)])
+        gallery.rename("ada", "Ada")
+        gallery.enroll("Bob", [photo(2)])
+    with sqlite3.connect(path) as database:
+        database.execute(change)
+    database.close()
+    with opened(path, key=KEY) as gallery:
+        assert any("changed or moved" in problem for problem in check(gallery))
+
+
+@pytest.mark.parametrize("name", ["salt", "check", "model", "id", "seal"])
+def test_a_damaged_setting_is_one_clear_error(path, name):
+    with opened(path, key=KEY) as gallery:
+        gallery.enroll("Ada", [photo(1)])
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE meta SET value = 'z' || substr(value, 2) WHERE name = ?", (name,))
+    database.close()
+
+    def use():
+        with opened(path, key=KEY) as gallery:
+            gallery.refresh()
+
+    with pytest.raises(GalleryError):
+        use()
+
+
 def test_values_cannot_be_moved_to_another_row(path):
     with opened(path, key=KEY) as gallery:
         gallery.enroll("Ada", [photo(1)])
@@ -303,7 +429,7 @@ def test_a_key_file_is_private_and_is_read_back(tmp_path):
     key = write_key(file)
     assert read_key(file) == key
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    with pytest.raises(FileExistsError):
+    with pytest.raises(UserError, match="exists already"):
         write_key(file)
     file.write_text("12ab")
     with pytest.raises(GalleryError, match="a key of 2 bytes; wanted 64 hexadecimal digits"):
@@ -344,6 +470,23 @@ def test_a_file_of_a_later_version_is_refused_and_kept(path):
         Gallery.open(path)
 
 
+def test_an_empty_file_is_a_gallery_only_if_one_is_to_be_made(path):
+    path.touch()
+    with pytest.raises(GalleryError, match="not a gallery"):
+        Gallery.open(path, create=False)
+    assert path.read_bytes() == b""
+    assert Gallery.open(path).people() == []
+
+
+@pytest.mark.parametrize(("key", "reason"), [(b"", "a key of type bytes"), (7, "a key of type int")])
+def test_a_key_is_32_bytes_or_the_path_of_a_file(path, key, reason, tmp_path):
+    with pytest.raises(GalleryError, match=reason):
+        Gallery.open(path, key=key)
+    write_key(tmp_path / "key")
+    with Gallery.open(path, key=str(tmp_path / "key")) as gallery:
+        assert gallery.store.is_sealed
+
+
 def test_a_missing_gallery_is_made_only_if_asked_for(path):
     with pytest.raises(GalleryError, match="no such gallery; sphereface enroll makes one"):
         Gallery.open(path, create=False)
@@ -355,7 +498,7 @@ def test_a_file_that_cannot_be_written_can_be_searched(path):
     with opened(path) as gallery:
         gallery.enroll("Ada", [photo(1)])
     path.chmod(0o400)
-    with Gallery.open(path) as gallery:
+    with opened(path) as gallery:
         assert best(gallery, 1)[0] == 1
         with pytest.raises(GalleryError, match="cannot be written"):
             gallery.enroll("Bob", [photo(2)])

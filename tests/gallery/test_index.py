@@ -83,6 +83,16 @@ def test_fewer_people_than_asked_for_leave_places_open():
     assert len(index) == 0
 
 
+def test_templates_of_another_length_are_an_error_that_changes_nothing():
+    index = ExactIndex()
+    index.put(np.array([4]), rows(1))
+    with pytest.raises(UserError, match="templates of 7 numbers; this gallery has 24"):
+        index.put(np.array([5]), rows(1, dimension=7))
+    assert len(index) == 1
+    assert index.template(5) is None
+    assert (index.template(4) == rows(1)[0]).all()
+
+
 def test_probes_of_another_length_are_an_error():
     index = ExactIndex()
     index.put(np.array([4]), rows(1))

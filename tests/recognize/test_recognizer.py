@@ -8,11 +8,11 @@ import pytest
 from sphereface.errors import ContractMismatch, NoFaceFound, UnreadableImage, UserError
 from sphereface.faces.images import encode_png
 from sphereface.gallery.gallery import Gallery
-from sphereface.gallery.records import Model
+from sphereface.gallery.records import Model, Photo
 from sphereface.recognize.drawing import draw_names
 from sphereface.recognize.recognizer import Recognizer, enroll_folder
 from sphereface.recognize.thresholds import search_threshold
-from tests.recognize.drawn import embedder, needs_sface, photo, recognizer, wall, write
+from tests.recognize.drawn import detector, embedder, needs_sface, photo, recognizer, wall, write
 
 pytestmark = needs_sface
 
@@ -132,8 +132,37 @@ def test_what_cannot_be_enrolled_is_counted_with_its_reason(known, tmp_path):
     found = strict.enroll("Ada", [*paths.values(), tmp_path / "broken.jpg", tmp_path / "missing.jpg"])
     assert found.added == (str(paths["good"]),)
     assert found.failed[str(paths["wall"])] == "no face was found"
+    assert strict.identify(paths["dark"]).faces[0].name is None
+    assert strict.identify(paths["good"]).faces[0].name == "Ada"
     assert found.failed[str(paths["dark"])].startswith("dark")
     assert found.failed.keys() >= {str(tmp_path / "broken.jpg"), str(tmp_path / "missing.jpg")}
+
+
+def test_photos_of_a_new_person_that_do_not_look_alike_are_named(gallery):
+    found = recognizer(gallery).enroll("Ada", [photo(0), photo(0, light=0.9), photo(7)])
+    assert found.photos == 3
+    assert any(warning.startswith("photo 3: does not look like the other photos") for warning in found.warnings)
+    assert not any(warning.startswith("photo 1: does not") for warning in found.warnings)
+
+
+def test_a_gallery_that_is_too_large_for_the_calibration_can_still_grow(known, monkeypatch):
+    monkeypatch.setattr(type(known.gallery), "sizes", {1: 10_000_000})
+    found = known.enroll("Eve", photo(7))
+    assert found.added == ("photo 1",)
+    assert "not looked for under other names" in found.warnings[0]
+
+
+def test_a_folder_with_a_name_that_cannot_be_one_leaves_the_others_enrolled(gallery, tmp_path):
+    write(tmp_path / ("x" * 201), one=photo(0))
+    write(tmp_path / "bob", one=photo(2))
+    (tmp_path / "notes.txt").write_text("loose")
+    (tmp_path / "bob" / "one.heic").write_bytes(b"")
+    said = []
+    found = {each.name: each for each in enroll_folder(recognizer(gallery), tmp_path, say=said.append)}
+    assert found["bob"].photos == 1
+    assert "wanted 1 to 200 printable characters" in next(iter(found["x" * 201].failed.values()))
+    assert any("notes.txt" in line for line in said)
+    assert any("one.heic" in line for line in said)
 
 
 def test_a_name_without_a_photo_that_can_be_enrolled_is_not_made(gallery):
@@ -181,13 +210,15 @@ def test_a_person_whose_time_is_over_is_unknown(gallery):
 
 
 def test_a_gallery_of_another_model_is_refused(gallery):
-    gallery.bind(Model("another", "b", 4))
+    gallery.enroll("Eve", [Photo("00" * 32, (0, 0, 1, 1), np.ones(4, np.float32))], model=Model("another", "b", 4))
     with pytest.raises(ContractMismatch, match="features of b, but the model is sface"):
         recognizer(gallery).identify(photo(0))
 
 
 def test_the_model_auto_is_that_of_the_gallery(gallery):
-    Recognizer("sface", gallery, threads=1).bind()
+    Recognizer("sface", gallery, threads=1, detector=detector()).gallery.enroll(
+        "Ada", [Photo("00" * 32, (0, 0, 1, 1), np.ones(128, np.float32))], model=recognizer().model
+    )
     assert Recognizer("auto", gallery, threads=1).embedder.identity == embedder().identity
 
 

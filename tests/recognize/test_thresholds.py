@@ -5,7 +5,7 @@ import pytest
 
 from sphereface.contract import Card, ImpostorTail, TemplateTail, Threshold
 from sphereface.errors import ContractMismatch, UserError
-from sphereface.recognize.thresholds import pair_threshold, search_threshold
+from sphereface.recognize.thresholds import match_threshold, pair_threshold, search_threshold
 
 ABOUT = {
     "people": 2_000, "pairs": 1_999_000, "weigh": "people", "feature_rule": "image", "measured_on": "people",
@@ -91,10 +91,23 @@ def test_templates_of_more_photos_than_measured_take_the_largest_and_say_so():
     assert search_threshold(CARD, {1: 90, 3: 10}, 0.1).notes == ()
 
 
-def test_where_the_tail_of_larger_templates_ends_that_of_smaller_ones_serves_and_is_named():
-    found = search_threshold(CARD, {3: 400}, 0.01)  # 2.5e-5 a comparison, below the tail of three photos
-    assert found.score == search_threshold(CARD, {1: 400}, 0.01).score
-    assert found.notes == ("400 people have more than 1 photos: rates are those measured with 1",)
+def test_where_no_tail_reaches_that_of_smaller_templates_serves_with_a_warning_unless_a_rate_was_asked_for():
+    sizes = {3: 2_000}  # at 10 %, 5e-5 a comparison: below the tail of three photos
+    found = search_threshold(CARD, sizes)
+    assert found.score == search_threshold(CARD, {1: 2_000}, found.fpir).score
+    (note,) = found.notes
+    assert note.startswith("2,000 people have more than 1 photos: rates are those measured with 1")
+    assert note.endswith("and more strangers than promised may be named")
+    with pytest.raises(UserError, match="does not support it"):
+        search_threshold(CARD, sizes, 0.1)
+    assert search_threshold(CARD, {3: 400}).fpir == 0.1  # rather than 1 % from the tail of single photos
+
+
+def test_a_photo_looks_like_a_person_at_the_rate_of_strangers_photos():
+    for photos, factor in ((1, 1.0), (3, 3.0), (9, 3.0)):
+        score = match_threshold(CARD, photos, 1e-3)
+        assert score == pytest.approx(0.2 - np.log10(1e-3 / factor / 0.1) / 10, abs=1e-3)
+    assert match_threshold(CARD, 3, 1e-9) == CARD.template_tails[1].scores[-1]
 
 
 def test_a_search_that_no_tail_supports_is_refused_with_the_number_of_people_to_calibrate_on():

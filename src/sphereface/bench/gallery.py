@@ -31,14 +31,14 @@ def bench_gallery(
     """Make a gallery of random people with one photo each, and measure it."""
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(people, features)).astype(np.float32)
+    model = Model("random", "random features", features)
     with tempfile.TemporaryDirectory() as room:
         path = Path(room) / "people.gallery"
         say(f"enrolling {people:,} people")
         with Gallery.open(path) as gallery:
-            gallery.bind(Model("random", "random features", features))
             with gallery.store.together():
                 for person, vector in enumerate(vectors):
-                    gallery.enroll(f"person {person}", [_photo(person, vector)])
+                    gallery.enroll(f"person {person}", [_photo(person, vector)], model=model)
             gallery.erase()
         size = path.stat().st_size
         with Gallery.open(path) as gallery:
@@ -54,7 +54,7 @@ def bench_gallery(
             index = gallery.index
             assert isinstance(index, ExactIndex)
             before = [block.ctypes.data for block in index.blocks]
-            enrolling = _seconds(lambda: gallery.enroll("one more", [_photo(people, vectors[0])]))
+            enrolling = _seconds(lambda: gallery.enroll("one more", [_photo(people, vectors[0])], model=model))
             following = _seconds(gallery.refresh)
             kept = [block.ctypes.data for block in index.blocks][: len(before)] == before
     return {

@@ -36,8 +36,10 @@ def enroll(
         raise UserError(
             f"{first}: no photos given; wanted a name and photos, or a folder with a folder for each person"
         )
-    recognizer = open_recognizer(recognition, create=True)
+    if more and Path(first).exists():
+        raise UserError(f"{first} is a file or folder; wanted the person's name first, or one folder of people alone")
     when = parse_date(expires)
+    recognizer = open_recognizer(recognition, create=True)
     if more:
         photos = find_photos([Path(each) for each in more])
         found = [recognizer.enroll(first, photos, note=note, expires=when, force=force)]
@@ -62,8 +64,8 @@ def enroll(
         typer.echo(
             f"{added:,} photos added, {failed:,} failed to enroll; {people:,} people in {recognizer.gallery.where}"
         )
-    if failed and not any(each.photos for each in found):
-        raise JobFailed("no photo could be enrolled; the reasons are above")
+    if not any(each.added or each.known for each in found):
+        raise JobFailed("no photo was enrolled; the reasons are above")
 
 
 def _is_plain(enrolment: object) -> bool:

@@ -109,9 +109,9 @@ def merge(
     Example: sphereface gallery merge unknown-3 "Ada Lovelace"
     """
     with open_gallery(gallery, key_file) as found:
-        found.merge(name, into)
-        found.erase(say=say)
+        erased = found.merge(name, into, say=say)
         person = found.find(into)
+    _require_erased(erased, f"{name}: merged into {person.name}")
     _tell(_person(person), f"{person.name} has {person.photos} photos now", as_json=as_json)
 
 
@@ -132,11 +132,7 @@ def remove(
     with open_gallery(gallery, key_file) as found:
         erased = found.remove_photos(name, photo, say=say) if photo else found.remove(name, say=say)
     what = f"{len(photo)} photos of {name}" if photo else name
-    if not erased:
-        raise JobFailed(
-            f"{what}: removed, but another process still reads the older state, which stays in the file beside the "
-            "gallery until it ends; then run sphereface gallery check"
-        )
+    _require_erased(erased, f"{what}: removed")
     _tell({"removed": name, "photos": photo, "erased": erased}, f"{what}: removed and overwritten", as_json=as_json)
 
 
@@ -155,12 +151,13 @@ def expire(
     """
     if (name is not None) != ((on is not None) != never):
         raise UserError("wanted NAME with --on DATE or --never, or neither of them to delete all whose time is over")
+    when = parse_date(on)
     with open_gallery(gallery, key_file) as found:
         if name is None:
-            gone = found.remove_expired(say=say)
+            gone, erased = found.remove_expired(say=say)
+            _require_erased(erased, f"{', '.join(gone)}: removed")
             _tell({"removed": gone}, f"{len(gone):,} people removed: {', '.join(gone) or '-'}", as_json=as_json)
             return
-        when = parse_date(on)
         found.expire(name, when)
     until = "has no end date" if when is None else f"is named until {show_date(when)}"
     _tell({"name": name, "expires": iso_date(when)}, f"{name} {until}", as_json=as_json)
@@ -168,7 +165,7 @@ def expire(
 
 @app.command("export")
 def export_people(
-    out: Path = typer.Argument(help="File to write, .jsonl; readable by you alone, not encrypted."),
+    out: Path = typer.Argument(help="New file, .jsonl; readable by you alone, not encrypted."),
     names: list[str] | None = typer.Argument(None, help="People; default: all."),
     gallery: GalleryFile = None,
     key_file: KeyFile = None,
@@ -198,9 +195,15 @@ def import_people(
     """
     from sphereface.gallery import transfer
 
+    transfer.require_export(file)
     with open_gallery(gallery, key_file, create=True) as found:
-        people, photos = transfer.import_people(found, file)
-    _tell({"people": people, "photos": photos}, f"{people:,} people, {photos:,} new photos", as_json=as_json)
+        done = transfer.import_people(found, file)
+    lines = [f"{done.people:,} people, {done.photos:,} new photos"]
+    lines += [
+        f"{name}: {new}, for {name} is here already; if that is one person: sphereface gallery merge"
+        for name, new in done.renamed.items()
+    ]
+    _tell(done._asdict(), "\n".join(lines), as_json=as_json)
 
 
 @app.command()
@@ -214,10 +217,10 @@ def backup(
 
     Example: sphereface gallery backup people-2026-11-19.gallery
     """
-    from sphereface.gallery.copies import back_up, require_file
+    from sphereface.gallery.copies import back_up
 
     with open_gallery(gallery, key_file) as found:
-        back_up(require_file(found), out)
+        back_up(found, out)
     _tell({"backup": str(out)}, f"{found.where}: copied to {out}", as_json=as_json)
 
 
@@ -232,11 +235,13 @@ def restore(
     Example: sphereface gallery restore people-2026-11-19.gallery
     """
     from sphereface.gallery import copies
-    from sphereface.gallery.gallery import default_gallery
+    from sphereface.gallery.gallery import default_gallery, user_name
 
     place = gallery or default_gallery()
-    copies.restore(place, copy)
-    _tell({"gallery": str(place), "backup": str(copy)}, f"{place}: as at the backup {copy}", as_json=as_json)
+    kept = copies.restore(place, copy, actor=user_name())
+    text = f"{place}: as at the backup {copy}" + (f"; the damaged file is {kept} now" if kept else "")
+    result = {"gallery": str(place), "backup": str(copy), "damaged": str(kept) if kept else None}
+    _tell(result, text, as_json=as_json)
 
 
 @app.command()
@@ -280,10 +285,19 @@ def reembed(
 
     places = find_photos(photos)
     with open_gallery(gallery, key_file) as found, bars() as begin:
-        count = move(found, places, model, detector=detector, threads=threads, begin=begin)
+        count, erased = move(found, places, model, detector=detector, threads=threads, say=say, begin=begin)
         named = found.store.model
     assert named is not None
+    _require_erased(erased, f"{count:,} photos, model {named.name} now")
     _tell({"photos": count, "model": named.name}, f"{count:,} photos, model {named.name} now", as_json=as_json)
+
+
+def _require_erased(erased: bool, what: str) -> None:
+    if not erased:
+        raise JobFailed(
+            f"{what}, but another process still reads the older state, which stays in the file beside the gallery "
+            "until it ends; then run sphereface gallery check"
+        )
 
 
 def _person(person: Any) -> dict[str, Any]:

@@ -37,19 +37,16 @@ def group(
     Example: sphereface group holiday --into people.gallery
     """
     from sphereface.cli.progress import bars
-    from sphereface.recognize.groups import enroll_groups, group_photos, require_page
+    from sphereface.recognize.groups import enroll_groups, require_page
 
     require_page(page)
     places = find_photos(photos)
     given = Recognition(into, key_file, model, detector, min_quality, threads)
     recognizer = open_recognizer(given, fpir=fpir, create=True, without_gallery=into is None)
-    gallery = None if into is None else recognizer.gallery
-    if gallery is not None:
-        recognizer.bind()
     with bars() as begin:
-        found = group_photos(recognizer, places, gallery=gallery, progress=begin("finding faces"))
-    names = [] if gallery is None else enroll_groups(found, gallery)
+        found = recognizer.group(places, progress=begin("finding faces"))
     found.page().write(page)
+    names = [] if into is None else enroll_groups(found, recognizer.gallery)
     if as_json:
         typer.echo(json.dumps({**found.as_dict(), "enrolled": names, "page": str(page)}))
         return

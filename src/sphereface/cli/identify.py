@@ -10,7 +10,7 @@ import typer
 
 from sphereface.cli import options
 from sphereface.cli.recognizer import Fpir, Recognition, find_photos, open_recognizer
-from sphereface.errors import JobFailed
+from sphereface.errors import JobFailed, UserError
 
 if TYPE_CHECKING:
     from sphereface.recognize.answers import IdentifiedPhoto
@@ -38,14 +38,13 @@ def identify(
     from sphereface.cli.progress import bars
 
     places = find_photos(photos)
+    drawings = _drawings(places, draw) if draw is not None else {}
+    if as_csv is not None and not as_csv.absolute().parent.is_dir():
+        raise UserError(f"--csv {as_csv}: there is no folder {as_csv.parent}; make it, or choose another")
     recognizer = open_recognizer(recognition, fpir=fpir)
     threshold = recognizer.threshold()
     with bars() as begin:
         found = recognizer.identify_many(places, progress=begin("identifying"))
-    if draw is not None:
-        _draw(found, draw)
-    if as_csv is not None:
-        _write(found, as_csv)
     if as_json:
         result = {
             "gallery": recognizer.gallery.where, "model": recognizer.embedder.card.called, **threshold.as_dict(),
@@ -56,6 +55,11 @@ def identify(
         for each in found:
             typer.echo(_line(each))
         typer.echo(threshold.text())
+    for photo in found:
+        if photo.source in drawings and not photo.error:
+            _draw(photo, drawings[photo.source])
+    if as_csv is not None:
+        _write(found, as_csv)
     if all(each.error for each in found):
         raise JobFailed("no photo could be read; the reasons are above")
 
@@ -90,19 +94,29 @@ def _write(found: list["IdentifiedPhoto"], path: Path) -> None:
         file.write(text.getvalue().encode())
 
 
-def _draw(found: list["IdentifiedPhoto"], folder: Path) -> None:
+def _drawings(photos: list[Path], folder: Path) -> dict[str, Path]:
+    """The file to draw each photo into; one of the photos themselves is an error."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--draw {folder} is a file; wanted a folder")
+    given, used, drawings = {photo.resolve() for photo in photos}, set[str](), {}
+    for photo in photos:
+        name, number = photo.stem, 1
+        while name in used:  # photos of the same name in two folders
+            number += 1
+            name = f"{photo.stem}-{number}"
+        used.add(name)
+        place = folder / f"{name}.jpg"
+        if place.resolve() in given:
+            raise UserError(f"--draw {folder} would replace the photo {place}; choose another folder")
+        drawings[str(photo)] = place
+    return drawings
+
+
+def _draw(photo: "IdentifiedPhoto", path: Path) -> None:
+    from sphereface.data.files.writing import whole_file
     from sphereface.faces.images import encode_jpeg, read_photo
     from sphereface.recognize.drawing import draw_names
 
-    folder.mkdir(parents=True, exist_ok=True)
-    used: set[str] = set()
-    for photo in found:
-        if photo.error:
-            continue
-        name = stem = Path(photo.source).stem
-        number = 1
-        while name in used:  # photos of the same name in two folders
-            number += 1
-            name = f"{stem}-{number}"
-        used.add(name)
-        (folder / f"{name}.jpg").write_bytes(encode_jpeg(draw_names(read_photo(photo.source), photo.faces)))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as file:
+        file.write(encode_jpeg(draw_names(read_photo(photo.source), photo.faces)))

@@ -74,7 +74,7 @@ def open_gallery(path: Path | None, key_file: Path | None, *, create: bool = Fal
     if key_file is not None:
         require_cryptography()
         if create and not key_file.exists() and not place.exists():
-            write_key(key_file)
+            write_key(key_file)  # of two first runs at once, one ends here with an error
             say(f"{key_file}: a new key; without it the gallery cannot be read: keep a copy elsewhere")
     return Gallery.open(place, key=key_file, create=create)
 

@@ -153,6 +153,7 @@ def open_set(
     """
     from sphereface.cli.model import load_embedder
     from sphereface.cli.progress import bars
+    from sphereface.data.people import find_images
     from sphereface.experiments.lfw_dev import align_and_gather
     from sphereface.experiments.open_set import FULL, QUICK, find_faces, run_open_set
     from sphereface.experiments.open_set_page import as_markdown, draw_ratios
@@ -162,7 +163,10 @@ def open_set(
     embedder, root = load_embedder(model), find_faces(faces)
     test = align_and_gather(root, runs, aligned, jobs=jobs, say=say)
     with bars() as begin:
-        found = run_open_set(embedder, test, QUICK if quick else FULL, begin=begin)
+        photos = len(find_images(root / "lfw-dev")[0])
+        found = run_open_set(
+            embedder, test, QUICK if quick else FULL, failed=photos - len(test.people), begin=begin
+        )  # fmt: skip
     kept = out / "open-set.json"
     models = {**(json.loads(kept.read_bytes()) if kept.is_file() else {}), found.model: found.as_json()}
     _finish(out, "open-set", models, as_markdown(models), as_json=as_json)

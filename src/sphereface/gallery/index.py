@@ -32,6 +32,9 @@ class Index(Protocol):
     def put(self, people: Int64, units: Float32) -> None:
         """Add templates, or replace those of the same people: ids (N,) and unit rows (N, D)."""
 
+    def template(self, person: int) -> Float32 | None:
+        """The template of a person (D,), if there is one."""
+
     def discard(self, person: int) -> None:
         """Remove a person's template, if there is one."""
 
@@ -55,13 +58,21 @@ class ExactIndex:
 
     def put(self, people: Int64, units: Float32) -> None:
         """Add templates, or replace those of the same people: ids (N,) and unit rows (N, D)."""
+        if self.blocks and units.shape[1] != self.blocks[0].shape[1]:
+            raise UserError(f"templates of {units.shape[1]} numbers; this gallery has {self.blocks[0].shape[1]}")
         for person, unit in zip(people.tolist(), units, strict=True):
-            place = self._places.setdefault(person, len(self._places))
+            place = self._places.get(person, len(self._places))
             block, row = divmod(place, BLOCK)
             if block == len(self.blocks):
                 self.blocks.append(np.empty((BLOCK, len(unit)), np.float32))
                 self._ids.append(np.empty(BLOCK, np.int64))
             self.blocks[block][row], self._ids[block][row] = unit, person
+            self._places[person] = place
+
+    def template(self, person: int) -> Float32 | None:
+        """The template of a person (D,), if there is one."""
+        place = self._places.get(person)
+        return None if place is None else self.blocks[place // BLOCK][place % BLOCK]
 
     def discard(self, person: int) -> None:
         """Remove a person's template, if there is one: the last row takes its place."""

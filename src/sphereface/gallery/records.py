@@ -6,7 +6,8 @@ from typing import NamedTuple
 from sphereface.arrays import Float32
 from sphereface.errors import UserError
 
-LONGEST_NAME = 200
+LONGEST_NAME, LONGEST_NOTE = 200, 2_000
+LATEST = 1e11  # seconds since 1970: the year 5138
 
 
 class Model(NamedTuple):
@@ -47,11 +48,19 @@ class Entry(NamedTuple):
     photos: int
 
 
+class Revision(NamedTuple):
+    """A state of a store, as seen by one reader."""
+
+    generation: str  # another one: the store was replaced as a whole
+    entry: int  # the last line of the log
+    seen: tuple[int, int]  # equal: certainly nothing changed
+
+
 class Changes(NamedTuple):
     """What changed in a store since an earlier revision."""
 
-    revision: tuple[str, int]
-    people: list[int] | None  # added, changed or removed; None: the store was replaced as a whole
+    revision: Revision
+    people: list[int] | None  # added, changed or removed; None: read all
 
 
 def checked_name(name: str) -> str:
@@ -60,3 +69,17 @@ def checked_name(name: str) -> str:
     if not found or not found.isprintable() or len(found) > LONGEST_NAME:
         raise UserError(f"a person's name is {name!r}; wanted 1 to {LONGEST_NAME} printable characters")
     return found
+
+
+def checked_note(note: str) -> str:
+    """A note of one printable line; another one is an error."""
+    if not note.isprintable() or len(note) > LONGEST_NOTE:
+        raise UserError(f"a note of {len(note):,} characters; wanted one printable line of at most {LONGEST_NOTE:,}")
+    return note
+
+
+def checked_expiry(expires: float | None) -> float | None:
+    """A time in seconds since 1970, or None; one that no calendar has is an error."""
+    if expires is not None and not 0 <= expires <= LATEST:
+        raise UserError(f"an end date of {expires:g} seconds since 1970; wanted 0 to {LATEST:g}")
+    return expires

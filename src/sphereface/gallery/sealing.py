@@ -13,10 +13,10 @@ import hmac
 import json
 import os
 import secrets
-from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
+from sphereface.data.files.writing import PRIVATE, new_files
 from sphereface.errors import GalleryError, UserError
 
 KEY_BYTES, NONCE_BYTES, SALT_BYTES = 32, 12, 16
@@ -128,17 +128,18 @@ def read_key(path: Path) -> bytes:
 
 
 def write_key(path: Path) -> bytes:
-    """Write a new random key to a new file that only its owner can read."""
+    """Write a new random key to a new file that only its owner can read; another file there is an error."""
     key = secrets.token_bytes(KEY_BYTES)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write(key.hex() + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    with new_files(path) as room:
+        part = room / path.name
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "w") as file:
+            file.write(key.hex() + "\n")
     return key
 
 
-def fingerprint(key: bytes) -> str:
-    """A short name of a key, for people to compare; it does not give the key away."""
-    return sha256(b"sphereface key" + key).hexdigest()[:12]
+def require_key(key: object) -> bytes:
+    """A key as bytes: given as such, or as the path of a key file."""
+    found = read_key(Path(key)) if isinstance(key, str | Path) else key
+    if not isinstance(found, bytes) or len(found) != KEY_BYTES:
+        raise GalleryError(f"a key of type {type(found).__name__}; wanted {KEY_BYTES} bytes, or the path of a key file")
+    return found

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from sphereface.arrays import Float32, Int64
-from sphereface.gallery.records import Changes, Entry, Model, Person, Photo
+from sphereface.gallery.records import Changes, Entry, Model, Person, Photo, Revision
 
 
 class Store(Protocol):
@@ -17,8 +17,8 @@ class Store(Protocol):
     def model(self) -> Model | None:
         """The model of the features; None until the first person is enrolled."""
 
-    def bind(self, model: Model) -> None:
-        """Make the model that of this gallery; an error if it has another one."""
+    def together(self) -> AbstractContextManager[None]:
+        """All changes of the block at once, on the disk when it ends, or none of them."""
 
     def people(self) -> list[Person]:
         """All people, by id."""
@@ -42,9 +42,20 @@ class Store(Protocol):
         """True if a photo was removed from a person."""
 
     def add(
-        self, name: str, photos: Sequence[Photo], *, note: str = "", expires: float | None = None, actor: str
+        self,
+        who: str | int,
+        photos: Sequence[Photo],
+        *,
+        model: Model,
+        note: str = "",
+        expires: float | None = None,
+        actor: str,
     ) -> tuple[int, int]:
-        """Add photos to a person, who is made if needed: id, and the number of photos that are new."""
+        """Add photos to a person: id, and the number of photos that are new; one of a new name is made.
+
+        Photos that the person has, or that were removed from the person, are passed over. A note and an end date
+        replace those of a known person. A store without a model gets this one; another one's features are an error.
+        """
 
     def rename(self, number: int, name: str, *, actor: str) -> None:
         """Give a person another name; the earlier one still finds the person."""
@@ -52,17 +63,14 @@ class Store(Protocol):
     def add_name(self, number: int, name: str) -> None:
         """Let a person also be found by another name, unless that is somebody's already."""
 
-    def together(self) -> AbstractContextManager[None]:
-        """All changes of the block at once, on the disk when it ends, or none of them."""
-
     def merge(self, number: int, into: int, *, actor: str) -> None:
-        """Make two people one: photos, names and rejections of the first go to the second."""
+        """Make two people one: photos, names, rejections and note go to the second; the earlier end date holds."""
 
     def remove(self, number: int, *, actor: str) -> None:
         """Delete a person and all that belongs to them."""
 
-    def remove_photos(self, number: int, photos: Sequence[int], *, actor: str) -> None:
-        """Delete photos of a person, who does not get them again."""
+    def remove_photos(self, number: int, photos: Sequence[int], *, actor: str) -> int:
+        """Delete photos of a person, who does not get them again; the number of photos."""
 
     def expire(self, number: int, when: float | None, *, actor: str) -> None:
         """Set the time from which a person is not named; None: never."""
@@ -70,11 +78,14 @@ class Store(Protocol):
     def replace(self, model: Model, photos: Iterable[tuple[int, Photo]], *, actor: str) -> None:
         """Replace the features of all photos by those of another model; (number of the photo, photo)."""
 
+    def record(self, action: str, *, actor: str) -> None:
+        """Add a line to the log, of something that changed nothing here."""
+
     def templates(self, people: Sequence[int] | None = None) -> Iterator[tuple[Int64, Float32]]:
         """The templates of some people, or all: ids (N,) and unit rows (N, D), in parts."""
 
-    def changes(self, since: tuple[str, int] | None) -> Changes | None:
-        """What changed since a revision; None: nothing."""
+    def changes(self, since: Revision | None) -> Changes | None:
+        """What changed since a revision; None: nothing, or within `together`."""
 
     def log(self, since: int = 0) -> list[Entry]:
         """The lines of the log after one of them."""

@@ -16,7 +16,10 @@ def unlock(database: sqlite3.Connection, key: bytes | None, *, source: str) -> S
         with transaction(database):
             if get_meta(database, "seal") is None:  # another process may have been faster
                 _decide(database, key)
-    if get_meta(database, "seal") == PLAIN:
+    seal = get_meta(database, "seal")
+    if seal not in (PLAIN, SEALED):
+        raise GalleryError(f"{source}: damaged (its seal is {seal!r}); restore a backup: sphereface gallery restore")
+    if seal == PLAIN:
         if key is not None:
             raise GalleryError(f"{source}: a gallery without encryption, but a key is given; leave it out")
         return Plain()

@@ -50,7 +50,7 @@ class Verification:
             f"{_share(self.threshold.far)} of different people reach this threshold; "
             f"{_share(self.rate.far, self.rate.said)} are as alike as these two.",
         ]
-        return "\n".join([*lines, *(f"warning: {each}" for each in self.warnings)])
+        return "\n".join([*lines, *(f"warning: {each}" for each in (*self.warnings, NO_LIVENESS))])
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,7 @@ class Enrolment:
     removed: tuple[str, ...] = ()  # were removed from the person before, and stay out
     failed: dict[str, str] = field(default_factory=dict)  # photo -> reason: unreadable, without a face, of low quality
     refused: dict[str, float] = field(default_factory=dict)  # photo -> score: shows somebody else, it seems
+    match: float | None = None  # the score from which a photo looks like the person
     alike: tuple[Alike, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -110,9 +111,9 @@ class Enrolment:
         """For JSON."""
         return {
             "name": self.name, "photos": self.photos, "added": list(self.added), "known": list(self.known),
-            "removed": list(self.removed), "failed": self.failed, "refused": self.refused,
+            "removed": list(self.removed), "failed": self.failed, "refused": self.refused, "threshold": self.match,
             "alike": [{"name": each.name, "score": each.score} for each in self.alike],
-            "warnings": list(self.warnings),
+            "warnings": [*self.warnings, NO_LIVENESS],
         }  # fmt: skip
 
     def text(self) -> str:
@@ -120,7 +121,7 @@ class Enrolment:
         lines = [f"{self.name}: {len(self.added)} of {self._given} photos added, {self.photos} now"]
         lines += [f"  {photo}: failed to enroll: {reason}" for photo, reason in self.failed.items()]
         lines += [
-            f"  {photo}: does not look like {self.name} (score {score:.3f}); --force adds it"
+            f"  {photo}: does not look like {self.name} (score {score:.3f}, wanted {self.match:.3f}); --force adds it"
             for photo, score in self.refused.items()
         ]
         lines += [f"  {photo}: was removed from {self.name} before" for photo in self.removed]

@@ -10,7 +10,7 @@ connect can be grouped apart from all others: the result is the same, and no mat
 
 import numpy as np
 
-from sphereface.arrays import Bools, Float32, Float64, Int64
+from sphereface.arrays import Float32, Float64, Int64
 
 ROWS = 1_024  # of the product of all pairs at a time
 
@@ -45,20 +45,25 @@ def _connected(units: Float32, threshold: float) -> list[Int64]:
 
 
 def _average_linkage(scores: Float64, threshold: float) -> Int64:
-    """The group of each face, named by its first face, from the scores of all pairs (N, N)."""
+    """The group of each face, named by its first face, from the scores of all pairs (N, N), which are overwritten."""
     count = len(scores)
-    sums, size, groups = scores.copy(), np.ones(count), np.arange(count)
-    alive: Bools = np.ones(count, np.bool_)
-    np.fill_diagonal(sums, -np.inf)
-    while alive.sum() > 1:
-        means = sums / size[:, None] / size
-        a, b = sorted(divmod(int(means.argmax()), count))
-        if means[a, b] < threshold:
-            break
-        sums[a] += sums[b]
-        sums[:, a] += sums[:, b]
-        sums[a, a] = -np.inf
-        sums[b], sums[:, b], alive[b] = -np.inf, -np.inf, False
+    size, groups = np.ones(count), np.arange(count)
+    np.fill_diagonal(scores, -np.inf)
+    best = scores.argmax(axis=1)  # of each group, the most similar other one
+    value = scores[groups, best]
+    while True:
+        one = int(value.argmax())
+        if value[one] < threshold:
+            return groups
+        a, b = sorted((one, int(best[one])))
+        joined = (size[a] * scores[a] + size[b] * scores[b]) / (size[a] + size[b])
+        joined[[a, b]] = -np.inf
+        scores[a], scores[:, a] = joined, joined
+        scores[b], scores[:, b] = -np.inf, -np.inf
         size[a] += size[b]
         groups[groups == b] = a
-    return groups
+        closer = joined > value
+        best[closer], value[closer] = a, joined[closer]
+        for row in {a, b, *np.flatnonzero(((best == a) | (best == b)) & ~closer).tolist()}:  # their best has changed
+            best[row] = scores[row].argmax()
+            value[row] = scores[row, best[row]]

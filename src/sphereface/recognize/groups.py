@@ -13,11 +13,10 @@ from sphereface.errors import UnreadableImage, UserError
 from sphereface.faces.images import encode_jpeg
 from sphereface.faces.warp import align
 from sphereface.gallery.gallery import Gallery
-from sphereface.gallery.records import Photo
+from sphereface.gallery.records import Model, Person, Photo
 from sphereface.progress import Progress, silent
 from sphereface.recognize.grouping import group_faces
-from sphereface.recognize.photos import Face, PhotoLike, open_photo
-from sphereface.recognize.recognizer import Recognizer
+from sphereface.recognize.photos import Face, FaceReader, PhotoLike, open_photo
 from sphereface.recognize.thresholds import SearchThreshold, search_threshold
 from sphereface.reports.html import Report
 
@@ -43,7 +42,8 @@ class GroupedFace(NamedTuple):
 class Groups:
     """The faces of photos, by person."""
 
-    known: dict[str, list[GroupedFace]]  # people of the gallery
+    model: Model
+    known: dict[Person, list[GroupedFace]]  # people of the gallery
     groups: list[list[GroupedFace]]  # of two faces or more, the largest first
     singles: list[GroupedFace]
     failed: dict[str, str]  # photo -> reason
@@ -53,7 +53,7 @@ class Groups:
         """For JSON."""
         return {
             **self.threshold.as_dict(),
-            "known": {name: [each.as_dict() for each in faces] for name, faces in self.known.items()},
+            "known": {person.name: [each.as_dict() for each in faces] for person, faces in self.known.items()},
             "groups": [[each.as_dict() for each in faces] for faces in self.groups],
             "singles": [each.as_dict() for each in self.singles],
             "failed": self.failed,
@@ -61,7 +61,10 @@ class Groups:
 
     def text(self) -> str:
         """For people."""
-        lines = [f"{name}: {', '.join(sorted({each.source for each in faces}))}" for name, faces in self.known.items()]
+        lines = [
+            f"{person.name}: {', '.join(sorted({each.source for each in faces}))}"
+            for person, faces in self.known.items()
+        ]
         lines += [
             f"group {number}: {', '.join(each.source for each in faces)}" for number, faces in enumerate(self.groups, 1)
         ]
@@ -69,16 +72,16 @@ class Groups:
         faces = sum(map(len, self.groups))
         lines.append(
             f"{len(self.groups):,} groups of {faces:,} faces, {len(self.singles):,} faces alone, "
-            f"{len(self.known):,} known people; threshold {self.threshold.score:.3f}"
+            f"{len(self.known):,} known people"
         )
-        return "\n".join(lines)
+        return "\n".join([*lines, self.threshold.of("faces without another one of their person would join a group")])
 
     def page(self) -> Report:
         """A page with the faces of every group."""
-        page = Report("Groups of faces", self.text().splitlines()[-1])
+        page = Report("Groups of faces", f"{self.model.name}, threshold {self.threshold.score:.3f}")
         page.text("Faces in a group show one person as far as the model can tell; there is no liveness check.")
-        for name, faces in self.known.items():
-            _section(page, name, faces)
+        for person, faces in self.known.items():
+            _section(page, person.name, faces)
         for number, faces in enumerate(self.groups, 1):
             _section(page, f"Group {number}", faces)
         if self.singles:
@@ -90,10 +93,12 @@ class Groups:
 
 
 def group_photos(
-    recognizer: Recognizer,
+    reader: FaceReader,
     photos: Sequence[PhotoLike],
     *,
     gallery: Gallery | None = None,
+    fpir: float | None = None,
+    min_quality: float = 0.0,
     progress: Progress = silent,
 ) -> Groups:
     """Group the faces of photos; faces of people in the gallery are named instead.
@@ -101,43 +106,46 @@ def group_photos(
     The threshold is that of a search among as many faces: a face without another one of its person joins a group with
     at most the promised rate.
     """
-    faces, failed = _faces(recognizer, photos, progress)
-    known, open_faces = _known(recognizer, gallery, faces) if gallery is not None else ({}, faces)
-    threshold = search_threshold(recognizer.embedder.card, {1: max(len(open_faces), 1)}, recognizer.fpir)
+    card, model = reader.embedder.card, reader.model
+    if gallery is not None:
+        gallery.require_model(model)
+    faces, failed = _faces(reader, photos, min_quality, progress)
+    known, open_faces = _known(reader, gallery, fpir, faces) if gallery is not None else ({}, faces)
+    threshold = search_threshold(card, {1: max(len(open_faces), 1)}, fpir)
     if not open_faces:
-        return Groups(known, [], [], failed, threshold)
+        return Groups(model, known, [], [], failed, threshold)
     units = unit_rows(np.stack([each.face.feature for each in open_faces])).astype(np.float32)
     labels = group_faces(units, threshold.score)
     by_label = [[open_faces[row] for row in np.flatnonzero(labels == label)] for label in range(labels.max() + 1)]
     groups = sorted((each for each in by_label if len(each) > 1), key=len, reverse=True)
-    return Groups(known, groups, [each[0] for each in by_label if len(each) == 1], failed, threshold)
+    return Groups(model, known, groups, [each[0] for each in by_label if len(each) == 1], failed, threshold)
 
 
 def enroll_groups(groups: Groups, gallery: Gallery) -> list[str]:
     """Enroll every group as unknown-1, ..., and add new photos to known people: the names of new people.
 
-    A photo that was removed from a person stays out.
+    A photo that was removed from a person stays out. All of it is stored together.
     """
-    for name, faces in groups.known.items():
-        gallery.enroll(name, [_record(each) for each in faces])
-    taken = {name for person in gallery.people() for name in (person.name, *gallery.store.names_of(person.id))}
-    names = []
-    number = 0
-    for faces in groups.groups:
-        number += 1
-        while f"{UNKNOWN}{number}" in taken:
+    names, number = list[str](), 0
+    with gallery.store.together():
+        for person, faces in groups.known.items():
+            if gallery.store.person(person.id) is not None:  # not removed meanwhile
+                gallery.enroll(person.id, [_record(each) for each in faces], model=groups.model)
+        for faces in groups.groups:
             number += 1
-        names.append(f"{UNKNOWN}{number}")
-        gallery.enroll(names[-1], [_record(each) for each in faces])
+            while gallery.store.find(f"{UNKNOWN}{number}") is not None:
+                number += 1
+            names.append(f"{UNKNOWN}{number}")
+            gallery.enroll(names[-1], [_record(each) for each in faces], model=groups.model)
     return names
 
 
 def _faces(
-    recognizer: Recognizer, photos: Sequence[PhotoLike], progress: Progress
+    reader: FaceReader, photos: Sequence[PhotoLike], min_quality: float, progress: Progress
 ) -> tuple[list[GroupedFace], dict[str, str]]:
-    """All faces of the photos, copies of a photo once; and the photos without any."""
+    """All faces of the photos, copies of a photo once; and the photos without any, with the reason."""
     found, failed, seen = list[GroupedFace](), dict[str, str](), set[str]()
-    how = recognizer.embedder.card.preprocessing
+    how = reader.embedder.card.preprocessing
     for done, given in enumerate(photos, 1):
         try:
             photo = open_photo(given, source=f"photo {done}")
@@ -145,8 +153,11 @@ def _faces(
             failed[error.path] = error.reason
             continue
         if photo.sha256 not in seen:
-            faces = [each for each in recognizer.reader.faces(photo) if each.quality.value >= recognizer.min_quality]
+            faces = reader.faces(photo)
             for each in faces:
+                if each.quality.value < min_quality:
+                    failed[photo.source] = ", ".join(each.quality.reasons) or f"quality {each.quality.value:.2f}"
+                    continue
                 aligned = align(photo.pixels, each.landmarks, how.template, how.crop)
                 width = round(THUMBNAIL * aligned.shape[1] / aligned.shape[0])
                 small = cv2.resize(aligned, (width, THUMBNAIL), interpolation=cv2.INTER_AREA)
@@ -159,14 +170,14 @@ def _faces(
 
 
 def _known(
-    recognizer: Recognizer, gallery: Gallery, faces: list[GroupedFace]
-) -> tuple[dict[str, list[GroupedFace]], list[GroupedFace]]:
-    """Faces of people in the gallery by name: enrolled before, or recognised; and all other faces."""
-    if not faces or gallery.store.model is None:
+    reader: FaceReader, gallery: Gallery, fpir: float | None, faces: list[GroupedFace]
+) -> tuple[dict[Person, list[GroupedFace]], list[GroupedFace]]:
+    """Faces of people in the gallery: enrolled before, or recognised; and all other faces."""
+    if not faces or not len(gallery):
         return {}, faces
-    threshold = search_threshold(recognizer.embedder.card, gallery.sizes, recognizer.fpir).score
-    found = gallery.search(np.stack([each.face.feature for each in faces]))
-    known: dict[str, list[GroupedFace]] = {}
+    threshold = search_threshold(reader.embedder.card, gallery.sizes, fpir).score
+    found = gallery.search(np.stack([each.face.feature for each in faces]), model=reader.model)
+    known: dict[Person, list[GroupedFace]] = {}
     others = []
     for each, number, score in zip(faces, found.people[:, 0].tolist(), found.scores[:, 0].tolist(), strict=True):
         owner = _owner(gallery, each)
@@ -176,7 +187,7 @@ def _known(
         if person is None:
             others.append(each)
         else:
-            known.setdefault(person.name, []).append(each)
+            known.setdefault(person, []).append(each)
     return known, others
 
 
@@ -204,3 +215,5 @@ def require_page(path: Path) -> None:
     """Raise before the work if a page cannot be written to a path."""
     if path.is_dir():
         raise UserError(f"{path} is a folder; wanted a file for the page, such as {path / 'groups.html'}")
+    if not path.absolute().parent.is_dir():
+        raise UserError(f"{path}: there is no folder {path.parent}; make it, or choose another")

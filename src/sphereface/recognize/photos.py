@@ -16,6 +16,7 @@ from sphereface.faces.detector import Detector
 from sphereface.faces.images import decode, read_bytes, require_photo
 from sphereface.faces.quality import judge
 from sphereface.faces.warp import align
+from sphereface.gallery.records import Model
 from sphereface.hashes import sha256_of
 from sphereface.recognize.quality import Judged, judged
 
@@ -46,6 +47,21 @@ class OpenedPhoto:
     source: str  # its path, or a description
     sha256: str  # of the file; of size and pixels if they were given
     pixels: Image
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedPhoto:
+    """A photo that was read, and not decoded yet."""
+
+    source: str
+    sha256: str
+    content: bytes | Image
+
+    def decoded(self) -> OpenedPhoto:
+        """The photo with its pixels."""
+        given = self.content
+        pixels = decode(given, source=self.source) if isinstance(given, bytes) else given
+        return OpenedPhoto(self.source, self.sha256, pixels)
 
 
 class FaceReader:
@@ -82,22 +98,27 @@ class FaceReader:
         ]
 
     @cached_property
-    def description(self) -> str:
-        """Model and detector, for answers."""
-        return f"{self.embedder.card.called}, {self.detector.name}"
+    def model(self) -> Model:
+        """The model, as a gallery knows it."""
+        return Model(self.embedder.identity, self.embedder.card.called, self.embedder.dimension)
+
+
+def load_photo(photo: PhotoLike, *, source: str = "a photo") -> LoadedPhoto:
+    """Read a photo; `source` names one that has no path."""
+    if isinstance(photo, np.ndarray):
+        require_photo(photo)
+        return LoadedPhoto(source, sha256_of(str(photo.shape).encode() + photo.tobytes()), photo)
+    if isinstance(photo, bytes):
+        return LoadedPhoto(source, sha256_of(photo), photo)
+    if not isinstance(photo, str | Path):
+        raise UserError(f"a photo of type {type(photo).__name__}; wanted a path, bytes, or pixels (H, W, 3)")
+    content = read_bytes(photo)
+    return LoadedPhoto(str(photo), sha256_of(content), content)
 
 
 def open_photo(photo: PhotoLike, *, source: str = "a photo") -> OpenedPhoto:
     """Read and decode a photo; `source` names one that has no path."""
-    if isinstance(photo, np.ndarray):
-        require_photo(photo)
-        return OpenedPhoto(source, sha256_of(str(photo.shape).encode() + photo.tobytes()), photo)
-    if isinstance(photo, bytes):
-        return OpenedPhoto(source, sha256_of(photo), decode(photo, source=source))
-    if not isinstance(photo, str | Path):
-        raise UserError(f"a photo of type {type(photo).__name__}; wanted a path, bytes, or pixels (H, W, 3)")
-    content = read_bytes(photo)
-    return OpenedPhoto(str(photo), sha256_of(content), decode(content, source=str(photo)))
+    return load_photo(photo, source=source).decoded()
 
 
 def as_photos(photos: PhotoLike | Sequence[PhotoLike]) -> list[PhotoLike]:

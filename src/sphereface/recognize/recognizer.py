@@ -1,22 +1,33 @@
 """Verify two photos, enroll people, identify faces: photo -> faces -> features -> answer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from sphereface.arrays import Float32, unit_rows
+from sphereface.data.people import find_images
 from sphereface.embed.embedder import Embedder
-from sphereface.errors import NoFaceFound, UnreadableImage, UserError
+from sphereface.errors import ContractMismatch, NoFaceFound, UnreadableImage, UserError
 from sphereface.faces.detector import Detector
 from sphereface.gallery.gallery import Gallery
 from sphereface.gallery.records import Model, Person, Photo, checked_name
 from sphereface.metrics.templates import pool
 from sphereface.progress import Progress, Say, mute, silent
 from sphereface.recognize.answers import Alike, Enrolment, Identified, IdentifiedPhoto, Verification
-from sphereface.recognize.photos import Face, FaceReader, OpenedPhoto, PhotoLike, as_photos, open_photo
-from sphereface.recognize.thresholds import SearchThreshold, pair_threshold, search_threshold
+from sphereface.recognize.groups import Groups, group_photos
+from sphereface.recognize.photos import (
+    Face,
+    FaceReader,
+    LoadedPhoto,
+    OpenedPhoto,
+    PhotoLike,
+    as_photos,
+    load_photo,
+    open_photo,
+)
+from sphereface.recognize.thresholds import SearchThreshold, match_threshold, pair_threshold, search_threshold
 from sphereface.zoo import ModelFile, list_models, model_file
 
 
@@ -67,8 +78,14 @@ class Recognizer:
             self.embedder, given if isinstance(given, Detector) else Detector(given, threads=self._threads)
         )
 
+    @cached_property
+    def model(self) -> Model:
+        """The model, as a gallery knows it."""
+        return self.reader.model
+
     def _model_file(self, given: str | Path) -> ModelFile:
-        bound = self.gallery.store.model if given == "auto" and self._gallery is not None else None
+        has_gallery = self._gallery is not None or "gallery" in self.__dict__  # a default one that is in use
+        bound = self.gallery.store.model if given == "auto" and has_gallery else None
         if bound is not None:
             for each in list_models():
                 if each.found is not None and each.entry.features is not None and not each.fault:
@@ -85,7 +102,7 @@ class Recognizer:
         threshold, warnings, faces = pair_threshold(self.embedder.card, self.far), list[str](), list[Face]()
         for photo in photos:
             face, count = self.reader.face(photo)
-            self._require_quality(face, photo)
+            self.require_quality(face, photo.source)
             if count > 1:
                 warnings.append(f"{photo.source}: {count} faces; the one nearest the centre was taken")
             warnings += [f"{photo.source}: {reason}" for reason in face.quality.reasons]
@@ -109,7 +126,7 @@ class Recognizer:
 
     def identify_many(self, photos: Sequence[PhotoLike], *, progress: Progress = silent) -> list[IdentifiedPhoto]:
         """The faces of photos; a photo that cannot be read has an error instead of faces."""
-        self.bind()
+        self.gallery.require_model(self.model)
         answers = []
         for done, given in enumerate(photos, 1):
             try:
@@ -122,15 +139,14 @@ class Recognizer:
     def _identify(self, photo: OpenedPhoto) -> IdentifiedPhoto:
         faces = self.reader.faces(photo)
         threshold = self.threshold()
-        found = self.gallery.search(_stack(faces)) if faces else None
-        answers = []
-        for row, face in enumerate(faces):
-            assert found is not None
-            number, score = int(found.people[row, 0]), float(found.scores[row, 0])
-            person = self.gallery.store.person(number) if score >= threshold.score else None
-            answers.append(
-                Identified(face, None if person is None else person.name, score if number > 0 else None, threshold)
-            )
+        good = [row for row, face in enumerate(faces) if face.quality.value >= self.min_quality]
+        answers = [Identified(face, None, None, threshold) for face in faces]
+        if good:
+            found = self.gallery.search(_stack([faces[row] for row in good]), model=self.model)
+            for row, number, score in zip(good, found.people[:, 0], found.scores[:, 0], strict=True):
+                person = self.gallery.store.person(int(number)) if score >= threshold.score else None
+                name = None if person is None else person.name
+                answers[row] = Identified(faces[row], name, float(score) if number > 0 else None, threshold)
         return IdentifiedPhoto(photo.source, tuple(answers))
 
     def enroll(
@@ -147,93 +163,127 @@ class Recognizer:
         Photos of a known person must look like them, unless `force`: they reach the threshold of two photos. A new
         person is first looked for under other names; see `Enrolment.alike`.
         """
-        self.bind()
+        self.gallery.require_model(self.model)
         name = checked_name(name)
         person = self.gallery.store.find(name)
-        opened, known, removed, failed = self._sort(as_photos(photos), person)
-        faces, warnings = {}, list[str]()
-        for photo in opened:
-            try:
-                face, count = self.reader.face(photo)
-                self._require_quality(face, photo)
-            except UserError as error:
-                failed[photo.source] = _reason(error, photo)
-                continue
-            if count > 1:
-                warnings.append(f"{photo.source}: {count} faces; the one nearest the centre was taken")
-            warnings += [f"{photo.source}: {reason}" for reason in face.quality.reasons]
-            faces[photo] = face
-        refused = {} if person is None or force else self._strangers(person, faces)
-        wanted = {photo: face for photo, face in faces.items() if photo.source not in refused}
-        alike = self._alike(wanted, person) if wanted else ()
-        count = 0
-        if wanted:
-            records = [Photo(photo.sha256, face.box, face.feature) for photo, face in wanted.items()]
-            person, count = self.gallery.enroll(name, records, note=note, expires=expires)
+        seen = _Sorted(self, person)
+        for number, given in enumerate(as_photos(photos), 1):
+            seen.add(given, f"photo {number}")
+        match = self._match(person.photos if person else 1)
+        refused = {} if person is None or force else self._strangers(person, seen.faces, match)
+        wanted = {source: found for source, found in seen.faces.items() if source not in refused}
+        alike, notes = self._alike([face for _, face in wanted.values()], person) if wanted else ((), ())
+        warnings = [*seen.warnings, *notes]
+        if person is None:
+            warnings += self._unlike([face for _, face in wanted.values()], list(wanted), match)
+        if wanted or (person is not None and (note or expires is not None)):
+            records = [Photo(sha256, face.box, face.feature) for sha256, face in wanted.values()]
+            person, _ = self.gallery.enroll(name, records, model=self.model, note=note, expires=expires)
         if person is not None and person.name != name:
             warnings.append(f"{name} is an earlier name of {person.name}")
         return Enrolment(
             person.name if person is not None else name,
             person.photos if person is not None else 0,
-            tuple(photo.source for photo in wanted)[:count], tuple(known), tuple(removed), failed, refused, alike,
+            tuple(wanted), tuple(seen.known), tuple(seen.removed), seen.failed, refused, match, alike,
             tuple(warnings),
         )  # fmt: skip
 
-    def _sort(
-        self, photos: Sequence[PhotoLike], person: Person | None
-    ) -> tuple[list[OpenedPhoto], list[str], list[str], dict[str, str]]:
-        """Photos to look at; those that the person has, or had; and those that cannot be read."""
-        opened: dict[str, OpenedPhoto] = {}
-        known, removed, failed = list[str](), list[str](), dict[str, str]()
-        for number, given in enumerate(photos, 1):
-            try:
-                photo = open_photo(given, source=f"photo {number}")
-            except UnreadableImage as error:
-                failed[error.path] = error.reason
-                continue
-            if photo.sha256 in opened or (person and person.id in self.gallery.store.owners(photo.sha256)):
-                known.append(photo.source)
-            elif person and self.gallery.store.is_rejected(person.id, photo.sha256):
-                removed.append(photo.source)
-            else:
-                opened[photo.sha256] = photo
-        return list(opened.values()), known, removed, failed
+    def group(self, photos: PhotoLike | Sequence[PhotoLike], *, progress: Progress = silent) -> Groups:
+        """The faces of photos by person; people of the gallery are named, if this recognizer was given one."""
+        gallery = None if self._gallery is None else self.gallery
+        return group_photos(
+            self.reader, as_photos(photos), gallery=gallery, fpir=self.fpir, min_quality=self.min_quality,
+            progress=progress,
+        )  # fmt: skip
 
-    def _strangers(self, person: Person, faces: dict[OpenedPhoto, Face]) -> dict[str, float]:
+    def _match(self, photos: int) -> float:
+        """The score from which a photo looks like a person with a number of photos, at the rate of two photos."""
+        far = pair_threshold(self.embedder.card, self.far).far
+        return match_threshold(self.embedder.card, photos, far)
+
+    def _strangers(self, person: Person, faces: Mapping[str, tuple[str, Face]], match: float) -> dict[str, float]:
         """The photos that do not look like a person, with their scores with the person's template."""
         photos = [photo for *_, photo in self.gallery.store.photos(person.id)]
         if not photos or not faces:
             return {}
-        units = unit_rows([photo.feature for photo in photos])
-        template = pool(units, np.zeros(len(units), np.int64), 1)[0]
-        scores = unit_rows(_stack(list(faces.values()))) @ template
-        far = pair_threshold(self.embedder.card, self.far).far
-        threshold = search_threshold(self.embedder.card, {person.photos: 1}, far).score
-        return {photo.source: float(score) for photo, score in zip(faces, scores, strict=True) if score < threshold}
+        scores = unit_rows(_stack([face for _, face in faces.values()])) @ _template([each.feature for each in photos])
+        return {source: float(score) for source, score in zip(faces, scores, strict=True) if score < match}
 
-    def _alike(self, faces: dict[OpenedPhoto, Face], person: Person | None) -> tuple[Alike, ...]:
-        """Other people in the gallery whom the photos together look like."""
+    def _unlike(self, faces: Sequence[Face], sources: Sequence[str], match: float) -> list[str]:
+        """Warnings about photos of a new person that do not look like the others together."""
+        warnings = []
+        for row, source in enumerate(sources if len(faces) > 1 else ()):
+            others = [face.feature for place, face in enumerate(faces) if place != row]
+            score = float(unit_rows(faces[row].feature[None])[0] @ _template(others))
+            if score < match:
+                warnings.append(f"{source}: does not look like the other photos (score {score:.3f})")
+        return warnings
+
+    def _alike(self, faces: Sequence[Face], person: Person | None) -> tuple[tuple[Alike, ...], tuple[str, ...]]:
+        """Other people in the gallery whom the photos together look like; and why they could not be looked for."""
         if not len(self.gallery):
-            return ()
-        units = unit_rows(_stack(list(faces.values())))
-        template = pool(units, np.zeros(len(units), np.int64), 1)
-        found, threshold = self.gallery.search(template, 2), self.threshold()
+            return (), ()
+        try:
+            threshold = self.threshold()
+        except UserError as error:
+            return (), (f"not looked for under other names: {error}",)
+        found = self.gallery.search(_template([face.feature for face in faces])[None], 2, model=self.model)
         people = [
             (self.gallery.store.person(int(number)), float(score))
-            for number, score in zip(found.people[0], found.scores[0], strict=True) if score >= threshold.score
-        ]  # fmt: skip
-        return tuple(Alike(one.name, score) for one, score in people if one and (not person or one.id != person.id))
+            for number, score in zip(found.people[0], found.scores[0], strict=True)
+            if score >= threshold.score
+        ]
+        alike = (Alike(one.name, score) for one, score in people if one and (not person or one.id != person.id))
+        return tuple(alike), ()
 
-    def bind(self) -> None:
-        """Bind a new gallery to the model; another model than the gallery's is an error."""
-        self.gallery.bind(Model(self.embedder.identity, self.embedder.card.called, self.embedder.dimension))
-
-    def _require_quality(self, face: Face, photo: OpenedPhoto) -> None:
+    def require_quality(self, face: Face, source: str) -> None:
+        """Raise, with the reasons, if a face has less than the wanted quality."""
         if face.quality.value < self.min_quality:
             reasons = ", ".join(face.quality.reasons) or "hardly recognisable"
             raise UserError(
-                f"{photo.source}: {reasons}; its quality is {face.quality.value:.2f}, wanted {self.min_quality:.2f}"
+                f"{source}: {reasons}; its quality is {face.quality.value:.2f}, wanted {self.min_quality:.2f}"
             )
+
+
+class _Sorted:
+    """The photos of a person, looked at one by one: faces to enroll, and why others are not."""
+
+    def __init__(self, recognizer: Recognizer, person: Person | None) -> None:
+        self._recognizer, self._person = recognizer, person
+        self.faces: dict[str, tuple[str, Face]] = {}  # by source: SHA-256 of the photo, and the face
+        self.known, self.removed = list[str](), list[str]()
+        self.failed: dict[str, str] = {}
+        self.warnings: list[str] = []
+
+    def add(self, given: PhotoLike, source: str) -> None:
+        """Look at a photo; only its face is kept."""
+        try:
+            content = load_photo(given, source=source)
+        except UnreadableImage as error:
+            self.failed[error.path] = error.reason
+            return
+        store, person = self._recognizer.gallery.store, self._person
+        is_here = any(content.sha256 == sha256 for sha256, _ in self.faces.values())
+        if is_here or (person and person.id in store.owners(content.sha256)):
+            self.known.append(content.source)
+        elif person and store.is_rejected(person.id, content.sha256):
+            self.removed.append(content.source)
+        else:
+            self._read(content)
+
+    def _read(self, content: LoadedPhoto) -> None:
+        try:
+            face, count = self._recognizer.reader.face(content.decoded())
+            self._recognizer.require_quality(face, content.source)
+        except NoFaceFound:
+            self.failed[content.source] = "no face was found"
+        except UserError as error:
+            self.failed[content.source] = str(error).removeprefix(f"{content.source}: ")
+        else:
+            if count > 1:
+                self.warnings.append(f"{content.source}: {count} faces; the one nearest the centre was taken")
+            self.warnings += [f"{content.source}: {reason}" for reason in face.quality.reasons]
+            self.faces[content.source] = content.sha256, face
 
 
 def enroll_folder(
@@ -241,27 +291,37 @@ def enroll_folder(
     say: Say = mute, progress: Progress = silent,
 ) -> list[Enrolment]:  # fmt: skip
     """Enroll every person of a folder of folders, named by them; a second call continues, and keeps corrections."""
-    from sphereface.data.people import find_images
-
-    people = sorted(each for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
+    inside = sorted(each for each in folder.iterdir() if not each.name.startswith("."))
+    people = [each for each in inside if each.is_dir()]
     if not people:
         raise UserError(f"{folder}: no folder in it; wanted a folder of photos for each person")
+    loose = [each.name for each in inside if not each.is_dir()]
+    if loose:
+        say(f"{folder}: {len(loose):,} files beside the folders of people are left out, such as {loose[0]}")
     found = []
     for done, place in enumerate(people, 1):
-        photos = [place / path for path in find_images(place)[0]]
-        if photos:
-            found.append(recognizer.enroll(place.name, photos, force=force, note=note, expires=expires))
-        else:
+        images, others = find_images(place)
+        if others:
+            say(f"{place}: {len(others):,} files that are no photos are left out, such as {others[0]}")
+        if images:
+            try:
+                photos = [place / path for path in images]
+                found.append(recognizer.enroll(place.name, photos, force=force, note=note, expires=expires))
+            except ContractMismatch:
+                raise
+            except UserError as error:  # such as a name that cannot be one
+                found.append(Enrolment(place.name, 0, failed={str(place): str(error)}))
+        elif not others:
             say(f"{place}: without photos")
         progress(done, len(people))
     return found
 
 
-def _reason(error: UserError, photo: OpenedPhoto) -> str:
-    if isinstance(error, NoFaceFound):
-        return "no face was found"
-    return str(error).removeprefix(f"{photo.source}: ")
-
-
 def _stack(faces: Sequence[Face]) -> Float32:
     return np.stack([face.feature for face in faces])
+
+
+def _template(features: Sequence[Float32]) -> Float32:
+    """The template of some features (D,)."""
+    template: Float32 = pool(unit_rows(np.stack(features)), np.zeros(len(features), np.int64), 1)[0]
+    return template

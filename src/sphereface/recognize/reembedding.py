@@ -12,7 +12,7 @@ from sphereface.faces.detector import Detector
 from sphereface.gallery.gallery import Gallery
 from sphereface.gallery.records import Model, Photo
 from sphereface.hashes import sha256_of
-from sphereface.progress import Begin, unseen
+from sphereface.progress import Begin, Say, mute, unseen
 from sphereface.recognize.photos import FaceReader, open_photo
 
 OVERLAP = 0.5  # of the enrolled face's box and the one found again: intersection over union
@@ -25,9 +25,12 @@ def reembed(
     *,
     detector: str = "mtcnn",
     threads: int | None = None,
+    say: Say = mute,
     begin: Begin = unseen,
-) -> int:
-    """Replace the features of all photos of a gallery by those of another model; the number of photos.
+) -> tuple[int, bool]:
+    """Replace the features of all photos of a gallery by those of another model.
+
+    Returns the number of photos, and whether the earlier features were overwritten.
 
     Photos are found by their SHA-256, faces by their boxes. If one is missing, nothing is changed.
     """
@@ -51,8 +54,7 @@ def reembed(
         )
     named = Model(embedder.identity, embedder.card.called, embedder.dimension)
     gallery.store.replace(named, found, actor=gallery.actor)
-    gallery.erase()
-    return len(found)
+    return len(found), gallery.erase(say=say)
 
 
 def _again(path: Path, records: Sequence[tuple[int, Photo]], reader: FaceReader) -> list[tuple[int, Photo]]:

@@ -49,11 +49,12 @@ class SearchThreshold(NamedTuple):
 
     def text(self) -> str:
         """For people."""
-        rate = f"{self.fpir:.0%}" if self.fpir >= 0.01 else f"{self.fpir:g}"
-        lines = [
-            f"threshold {self.score:.3f}: of strangers, {rate} would be named ({self.people:,} people in the gallery)"
-        ]
-        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+        return self.of(f"strangers would be named ({self.people:,} people in the gallery)")
+
+    def of(self, what: str) -> str:
+        """For people, with what the promised rate is of."""
+        line = f"threshold {self.score:.3f}: {100 * self.fpir:.2g} % of {what}; {NO_LIVENESS}"
+        return "\n".join([line, *(f"note: {note}" for note in self.notes)])
 
 
 def pair_threshold(card: Card, far: float | None = None) -> PairThreshold:
@@ -82,17 +83,27 @@ def search_threshold(card: Card, sizes: Mapping[int, int], fpir: float | None = 
     if fpir is not None and not 0 < fpir < 1:
         raise UserError(f"FPIR {fpir}; wanted a share between 0 and 1")
     tails, people = _search_tails(card), sum(sizes.values())
-    for rate in FPIRS if fpir is None else (fpir,):
-        for measured in range(len(tails), 0, -1):  # with fewer sizes of templates, if the larger ones lack support
+    # With a rate of its own choice, the rule may fall back to the tails of smaller templates, and says so.
+    for measured in range(len(tails), 0, -1) if fpir is None else (len(tails),):
+        for rate in FPIRS if fpir is None else (fpir,):
             found = _solve(tails[:measured], sizes, rate)
             if found is not None:
-                return SearchThreshold(found, rate, people, _notes(tails[:measured], sizes))
+                return SearchThreshold(found, rate, people, _notes(tails, measured, sizes))
     rate = FPIRS[-1] if fpir is None else fpir
     raise UserError(
         f"FPIR {rate:g} among {people:,} people: the calibration of {card.called} on {tails[0].people:,} people does "
         f"not support it, it takes {people_for_fpir(rate, max(people, 1)):,}; ask for a higher rate, or calibrate on "
         f"more people: {WAY_OUT}"
     )
+
+
+def match_threshold(card: Card, photos: int, far: float) -> float:
+    """The score from which a photo looks like a person with a number of photos; at the lowest rate if `far` is lower.
+
+    `far` is the share of strangers' photos that look like the person, too.
+    """
+    tail = _tail_of(_search_tails(card), photos)
+    return _lowest(tail.scores[0], tail.scores[-1], lambda score: tail.far_of(score).far <= max(far, tail.fars[-1]))
 
 
 def _solve(tails: Sequence[TemplateTail], sizes: Mapping[int, int], fpir: float) -> float | None:
@@ -122,12 +133,14 @@ def _tail_of(tails: Sequence[TemplateTail], photos: int) -> TemplateTail:
     return max((tail for tail in tails if tail.photos <= photos), key=lambda tail: tail.photos, default=tails[0])
 
 
-def _notes(tails: Sequence[TemplateTail], sizes: Mapping[int, int]) -> tuple[str, ...]:
-    largest = tails[-1].photos
+def _notes(tails: Sequence[TemplateTail], measured: int, sizes: Mapping[int, int]) -> tuple[str, ...]:
+    """Where templates take the tail of smaller ones: more were not measured, or not at such low rates."""
+    largest = tails[measured - 1].photos
     larger = sum(people for photos, people in sizes.items() if photos > largest)
     if not larger:
         return ()
-    return (f"{larger:,} people have more than {largest} photos: rates are those measured with {largest}",)
+    note = f"{larger:,} people have more than {largest} photos: rates are those measured with {largest}"
+    return (note if measured == len(tails) else f"{note}, and more strangers than promised may be named",)
 
 
 def _pair_tail(card: Card) -> ImpostorTail:
