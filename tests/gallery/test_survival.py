@@ -47,13 +47,11 @@ def test_everybody_who_was_acknowledged_is_there_whole_after_kills(tmp_path):
     path, rng, acknowledged = tmp_path / "people.gallery", random.Random(0), []
     opened(path).close()
     for _ in range(BURSTS):
-        process = start(ENROL, path, acknowledged[-1] + 1 if acknowledged else 0)
-        assert process.stdout is not None
-        acknowledged.append(int(process.stdout.readline()))
-        time.sleep(rng.uniform(0, 0.1))
-        process.send_signal(signal.SIGKILL)
-        acknowledged += [int(line) for line in process.stdout.read().split("\n")[:-1]]
-        process.wait()
+        with start(ENROL, path, acknowledged[-1] + 1 if acknowledged else 0) as process:
+            acknowledged.append(int(process.stdout.readline()))
+            time.sleep(rng.uniform(0, 0.1))
+            process.send_signal(signal.SIGKILL)
+            acknowledged += [int(line) for line in process.stdout.read().split("\n")[:-1]]
     with opened(path) as gallery:
         people = {person.name: person for person in gallery.people()}
         assert len(acknowledged) >= BURSTS

@@ -187,18 +187,22 @@ def test_a_removed_photo_stays_out_when_its_folder_is_enrolled_again(gallery, tm
 
 def test_a_folder_of_folders_enrolls_everybody(gallery, tmp_path):
     for person, name in enumerate(("ada", "bob", "eve")):
-        write(tmp_path / name, one=photo(2 * person))
-    (tmp_path / "empty").mkdir()
+        write(tmp_path / "people" / name, one=photo(2 * person))
+    (tmp_path / "people" / "empty").mkdir()
     said, done = [], []
     found = enroll_folder(
-        recognizer(gallery), tmp_path, note="agreed", say=said.append, progress=lambda *each: done.append(each)
+        recognizer(gallery),
+        tmp_path / "people",
+        note="agreed",
+        say=said.append,
+        progress=lambda *each: done.append(each),
     )
     assert [each.name for each in found] == ["ada", "bob", "eve"]
     assert {person.note for person in gallery.people()} == {"agreed"}
-    assert said == [f"{tmp_path / 'empty'}: without photos"]
+    assert said == [f"{tmp_path / 'people' / 'empty'}: without photos"]
     assert done[-1] == (4, 4)
     with pytest.raises(UserError, match="no folder in it; wanted a folder of photos for each person"):
-        enroll_folder(recognizer(gallery), tmp_path / "ada")
+        enroll_folder(recognizer(gallery), tmp_path / "people" / "ada")
 
 
 def test_a_person_whose_time_is_over_is_unknown(gallery):
