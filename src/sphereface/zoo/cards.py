@@ -16,6 +16,7 @@ ADAFACE = "https://github.com/yakhyo/adaface-onnx/releases/download/weights"
 CALIBRATIONS = "calibrations.json"  # thresholds and impostor tail by model name, written by `reproduce calibrations`
 PRINTED = "printed by its authors"
 RESEARCH = "non-commercial research only"
+MINI = ("bc62611f77a55dd228ac759c820b03249e2c4197df5a683964a39ecc7071950b",)  # SHA-256 of our own model, of every version
 
 
 class Download(NamedTuple):
@@ -101,6 +102,10 @@ def on_lfw(value: float, how: str = PRINTED) -> tuple[Accuracy, ...]:
 
 
 ENTRIES: dict[str, Entry] = {
+    "mini": Entry(
+        "sphereface10", 128, None,
+        Wheel("sphereface-mini", "sphereface_mini", "mini.safetensors", MINI, source="./weights"),
+    ),
     "sface": Entry(
         "MobileNet-v1", 128, SFACE,
         Wheel(

@@ -1,0 +1,1 @@
+"""The weights of sphereface-mini, in mini.safetensors; sphereface finds the file without importing this package."""
