@@ -82,6 +82,7 @@ def draw_ratios(models: Mapping[str, Any]) -> Picture:
                 )  # fmt: skip
         axes.set_xscale("log")
         axes.set_yscale("log")
+        axes.set_ylim(0.05, 2_000)  # room for the legend
 
     return chart(
         draw, "Measured over promised FPIR against the size of the gallery, for a threshold that follows it and for "
