@@ -89,19 +89,33 @@ def test_outcomes_serve_where_the_runs_are_gone(done, faces, teacher, tmp_path):
     assert not list((tmp_path / "runs").rglob("*.safetensors"))
 
 
-def test_the_best_rate_and_rule_go_to_every_network(done):
+def test_the_best_rules_without_and_with_labels_run_again_at_the_best_rate(done):
     found, folders = done
     chosen = found["students"]
-    rate = max(chosen["rates"], key=lambda each: each["tar"])
-    rule = max(chosen["long_rules"], key=lambda each: each["tar"])
     assert sorted(bool(each["labels"]) for each in chosen["long_rules"]) == [False, True]
-    for each in chosen["networks"]:
-        run = f"{each['model']}-width{each['width']:g}-{rate['optimizer']}{rate['lr']:g}"
-        taught = f"labels{rule['labels']:g}-{rule['class_weights']}-similarity{rule['similarity']:g}-{rule['norm']}"
-        name = f"{run}-{taught}-steps3"
-        about = json.loads((folders.out / "students" / f"{name}.json").read_text())
-        assert about["tar"] == each["tar"]
-        assert about["about"]["config"]["teaching"]["views"] == 1
+    rate = max(chosen["rates"], key=lambda each: each["tar"])
+    for each in chosen["long_rules"]:
+        of_kind = [rule for rule in chosen["rules"] if bool(rule["labels"]) == bool(each["labels"])]
+        assert max(of_kind, key=lambda rule: rule["tar"])["labels"] == each["labels"]
+        (file,) = (folders.out / "students").glob(
+            f"*-{rate['optimizer']}{rate['lr']:g}-labels{each['labels']:g}-*-steps4.json"
+        )
+        assert json.loads(file.read_text())["tar"] == each["tar"]
+
+
+def test_every_network_runs_by_the_recipe(done):
+    found, folders = done
+    for each in found["students"]["networks"]:
+        (file,) = (folders.out / "students").glob(
+            f"{each['model']}-width{each['width']:g}-adamw0.004-labels0-*-steps3.json"
+        )
+        kept = json.loads(file.read_text())
+        config = kept["about"]["config"]
+        assert kept["tar"] == each["tar"]
+        assert (config["lr"], config["norm"], config["teaching"]["labels"]) == (
+            recipe().lr, recipe().norm, recipe().teaching.labels,
+        )  # fmt: skip
+        assert config["teaching"]["views"] == 1
         assert each["time"] > 0
 
 

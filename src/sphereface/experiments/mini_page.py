@@ -66,7 +66,8 @@ def _students(found: Mapping[str, Any]) -> list[str]:
         f"Runs of {plan['steps']:,} steps with the unchanged view alone; TAR at FAR {FAR:g} over all pairs of "
         f"{plan['people']} people held out of training. The teacher has {found['teacher']:.2%}. Learning rate and rule "
         f"of teaching are searched with {first[0]} at width {first[1]:g}; the best rules without and with labels run "
-        f"again for {plan['long_steps']:,} steps, and the best of these goes to every network.",
+        f"again for {plan['long_steps']:,} steps. The networks are compared at the recipe's own learning rate, "
+        f"{found['lr']:g}, and rule; no other rate was tried with the deeper ones.",
         table(["optimizer", "learning rate", "TAR"], rates),
         table([*RULE, "TAR", f"TAR after {plan['long_steps']:,} steps"], rules),
         table(["network", "width", "TAR", "time of a face, x teacher's"], networks),

@@ -74,7 +74,6 @@ def run_parts(
     if unknown:
         raise UserError(f"unknown part {unknown[0]!r}; choose one of {', '.join(get_args(Part))}")
     kept = folders.out / "mini.json"
-    found: dict[str, Any] = json.loads(kept.read_bytes()) if kept.is_file() else {}
     test = align_and_gather(folders.faces, folders.runs, folders.aligned, jobs=jobs, say=say)
     taught = folders.sets("train", "more/labelled", teacher=teacher)
     for part in parts:
@@ -82,19 +81,25 @@ def run_parts(
             case "labels":
                 sets = {"many": folders.sets("train", "more/labelled"), "few": folders.sets("train")}
                 study = labels.Study(sets, test, folders.runs / part, folders.out / part, scale.labels, jobs)
-                found[part] = labels.compare_labels(study, say=say).as_json()
+                found = labels.compare_labels(study, say=say).as_json()
             case "students":
                 chosen = students.Study(taught, folders.runs / part, folders.out / part, scale.students, jobs)
-                found[part] = students.compare_students(chosen, say=say).as_json()
+                found = students.compare_students(chosen, say=say).as_json()
             case "model":
                 watched = folders.faces / "pairsDevTrain.txt", folders.aligned_photos
-                before = mini.trainings_until(init, found.get(part, {})) if init else ()
+                before = mini.trainings_until(init, _done(kept).get(part, {})) if init else ()
                 place = mini.Making(taught, test, watched, folders.runs / part, folders.weights, init, before)
-                found[part] = mini.make_mini(place, scale.model, rounds=scale.rounds, say=say).as_json()
+                found = mini.make_mini(place, scale.model, rounds=scale.rounds, say=say).as_json()
         folders.out.mkdir(parents=True, exist_ok=True)
+        done = {**_done(kept), part: found}  # read again: another part may have ended since
         with whole_file(kept) as file:
-            file.write(json.dumps(found, indent=2).encode() + b"\n")
-    return dict(json.loads(kept.read_bytes()))
+            file.write(json.dumps(done, indent=2).encode() + b"\n")
+    return _done(kept)
+
+
+def _done(kept: Path) -> dict[str, Any]:
+    """The parts that are done, by name."""
+    return dict(json.loads(kept.read_bytes())) if kept.is_file() else {}
 
 
 def calibrate_others(faces: Path, runs: Path, aligned: Path | None = None, *, jobs: int, say: Say) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 All runs are the recipe `mini` with fewer steps and the unchanged view alone, and have the same batches and faces. The
 smallest network searches the learning rate, then the rule of teaching. As a margin needs time, the best rules without
-and with labels run again for more steps, and the best of these goes to every network.
+and with labels run again for more steps. The networks are compared at the recipe's own rate and rule.
 """
 
 from collections.abc import Iterable, Sequence
@@ -124,6 +124,7 @@ class Students(NamedTuple):
             "rates": [{"optimizer": of, "lr": lr, "tar": tar} for (of, lr), tar in self.rates.items()],
             "rules": [{**rule._asdict(), "tar": tar} for rule, tar in self.rules.items()],
             "long_rules": [{**rule._asdict(), "tar": tar} for rule, tar in self.long_rules.items()],
+            "lr": taught_by(mini())[0][1],
             "networks": [
                 {"model": model, "width": width, "tar": tar, "time": self.time[model, width]}
                 for (model, width), tar in self.networks.items()
@@ -172,7 +173,7 @@ class Study:
 
 
 def compare_students(study: Study, *, say: Say) -> Students:
-    """Search the learning rate and the rule for labels, train every network with the best, and measure time."""
+    """Search the learning rate and the rule of teaching, train every network by the recipe, and measure time."""
     plan, sets = study.plan, study.sets
     small, first = plan.networks[0], plan.rules[0]
     found = study.run([plan.student(small, rate, first) for rate in plan.rates], say)
@@ -182,13 +183,20 @@ def compare_students(study: Study, *, say: Say) -> Students:
     finalists = [_best({rule: tar for rule, tar in rules.items() if bool(rule.labels) == has}) for has in (False, True)]
     found = study.run([plan.student(small, _best(rates), rule, plan.long_steps) for rule in finalists], say)
     long_rules = dict(zip(finalists, found, strict=True))
-    students = [plan.student(network, _best(rates), _best(long_rules)) for network in plan.networks]
+    students = [plan.student(network, *taught_by(mini())) for network in plan.networks]
     networks = dict(zip(plan.networks, study.run(students, say), strict=True))
     say("measuring time")
     assert sets.teacher is not None
     time = time_of(plan.networks, sets.teacher, study.runs, rounds=plan.rounds)
     teacher = tar_on_held_out(study.known, sets.teacher, students[0].config(), FAR)
     return Students(plan, rates, rules, long_rules, networks, time, teacher)
+
+
+def taught_by(config: TrainConfig) -> tuple[Rate, Rule]:
+    """The learning rate and the rule of teaching of a config with a teacher."""
+    taught = config.teaching
+    assert taught is not None
+    return (config.optimizer, config.lr), Rule(taught.labels, taught.class_weights, taught.similarity, config.norm)
 
 
 def fill_targets(config: TrainConfig, sets: Sets, out: Path, *, say: Say) -> None:

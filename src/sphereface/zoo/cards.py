@@ -16,7 +16,8 @@ ADAFACE = "https://github.com/yakhyo/adaface-onnx/releases/download/weights"
 CALIBRATIONS = "calibrations.json"  # thresholds and impostor tail by model name, written by `reproduce calibrations`
 PRINTED = "printed by its authors"
 RESEARCH = "non-commercial research only"
-MINI = ("bc62611f77a55dd228ac759c820b03249e2c4197df5a683964a39ecc7071950b",)  # SHA-256 of our own model, of every version
+# SHA-256 of our own model, of every version.
+MINI = ("bc62611f77a55dd228ac759c820b03249e2c4197df5a683964a39ecc7071950b",)
 
 
 class Download(NamedTuple):
