@@ -218,3 +218,36 @@ def test_balanced_networks_are_named_no_more_often_than_the_level_of_a_finding_p
         assert 1 - fewer >= 0.01
     docs = (ROOT / "docs" / "guides" / "groups.md").read_text()
     assert f"named in {found['balanced_named']['0.01'][0]} of them at 1 %" in docs
+
+
+def test_installed_models_agree_with_the_float32_files_and_are_no_slower_than_opencv():
+    found = json.loads((ROOT / "results" / "models.json").read_text())
+    sface, float32 = found["aligned"]["sface"], found["aligned"]["sface float32"]
+    assert sface["mean_cosine"] >= 0.998
+    assert abs(sface["accuracy"] - float32["accuracy"]) <= 0.003
+    assert found["embed_ratio_to_sface_float32"]["sface"] <= 1.1
+    assert found["embed_ratio_to_sface_float32"]["mini"] <= 0.6
+    assert max(found["photo_to_feature_ratio_to_opencv"][name] for name in ("mini", "sface")) <= 1
+    assert found["yunet_found_of_float32"] >= 0.98
+
+
+def test_a_large_gallery_costs_little_more_than_its_vectors_and_their_product():
+    found = json.loads((ROOT / "results" / "gallery.json").read_text())
+    assert (found["people"], found["features"], found["probes"], found["checked"]) == (100_000, 512, 256, 1_000)
+    assert found["ratio_to_product"] <= 1.3
+    assert found["ratio_to_vectors"] <= 1.25
+    assert found["blocks_kept"]
+    assert found["wrong_names"] == 0
+
+
+def test_the_threshold_of_a_gallery_keeps_its_promise_where_a_constant_one_does_not():
+    models = json.loads((ROOT / "results" / "open-set.json").read_text())
+    assert any(name.startswith("sface") for name in models)
+    assert any(name.startswith("sphereface-mini") for name in models)
+    for found in models.values():
+        rows = found["measured"]
+        assert {(row["people"], row["photos"]) for row in rows} == {(10, 1), (100, 1), (400, 1), (10, 3), (100, 3)}
+        assert all(row["ratio"] == pytest.approx(row["ours"]["fpir"] / row["fpir"]) for row in rows)
+        assert all(0.5 <= row["ratio"] <= 2 for row in rows)
+        assert any(not 0.5 <= row["constant_ratio"] <= 2 for row in rows)
+    assert next(found["mean_f1"] for name, found in models.items() if name.startswith("sface")) >= 0.97

@@ -6,6 +6,7 @@ import pytest
 from skimage import data as samples
 
 from sphereface.bench.models import OpenCV, bench_models, photo_to_feature, share_found
+from sphereface.data.synthetic.people import SyntheticPeople
 from sphereface.embed.embedder import Embedder
 from sphereface.faces.detector import Detector
 from sphereface.faces.images import encode_png
@@ -33,6 +34,28 @@ def test_every_installed_model_is_measured_against_the_float32_files(tmp_path):
     assert found["yunet_found_of_float32"] == 1
     assert found["photos"] == 2
     assert len(said) == 2
+
+
+@needs_models
+@needs_wheel
+def test_installed_models_are_compared_on_aligned_faces_by_features_and_by_view_1(tmp_path):
+    photos, people, aligned = tmp_path / "photos", SyntheticPeople(seed=3), tmp_path / "aligned"
+    photos.mkdir()
+    (photos / "0.png").write_bytes(encode_png(samples.astronaut()))
+    for person in range(6):
+        (aligned / f"p{person}").mkdir(parents=True)
+        for photo in range(2):
+            face = np.pad(people.face(person, photo), ((0, 0), (8, 8), (0, 0)), mode="edge")
+            (aligned / f"p{person}" / f"p{person}_{photo + 1:04d}.png").write_bytes(encode_png(face))
+    for part, some in {"Train": range(3), "Test": range(3, 6)}.items():
+        same = [f"p{one}\t1\t2" for one in some]
+        different = [f"p{one}\t1\tp{some[one - some[0] - 1]}\t2" for one in some]
+        (tmp_path / f"pairsDev{part}.txt").write_text("\n".join(["3", *same, *different]) + "\n")
+    found = bench_models(photos, SFACE, YUNET, aligned=aligned, pairs=tmp_path, rounds=1)["aligned"]
+    assert found["sface float32"]["mean_cosine"] == pytest.approx(1)
+    assert all(0 <= each["accuracy"] <= 1 for each in found.values())
+    if "sface" in found:
+        assert 0.99 < found["sface"]["mean_cosine"] < 1
 
 
 @needs_models

@@ -134,6 +134,5 @@ def _agreement(embedder: Embedder, reference: Embedder, aligned: Path, pairs: Pa
         ours, theirs = (unit_rows(each.gather(range(len(each.paths))).features) for each in sources)
         found["mean_cosine"] = float((ours * theirs).sum(1).mean())
     if pairs is not None:
-        judged = evaluate_lfw(embedder, aligned, pairs, view=1)
-        found["accuracy"] = float(judged.as_dict()["accuracy"])
+        found["accuracy"] = evaluate_lfw(embedder, aligned, pairs, view=1).report.accuracy.value
     return found
