@@ -30,6 +30,14 @@ def test_a_large_photo_is_shrunk_first_and_answers_in_its_own_pixels():
     assert len(detector.detect(np.full((300, 200, 3), 90, np.uint8))) == 0
 
 
+@needs_models
+def test_the_detector_writes_nothing_and_leaves_opencvs_messages_as_they_were(capfd):
+    before = cv2.utils.logging.getLogLevel()
+    Detector("yunet", model=YUNET).detect(samples.astronaut())
+    assert cv2.utils.logging.getLogLevel() == before
+    assert capfd.readouterr() == ("", "")
+
+
 @needs_faces
 @needs_models
 def test_the_points_of_enlarged_photos_lie_where_the_smaller_ones_do():

@@ -1,8 +1,9 @@
 """YuNet (Wu et al., 2023) through OpenCV: a fast detector for services."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from sphereface.zoo import Found, find_detector
 
 SCORE, OVERLAP, MOST = 0.9, 0.3, 5000  # the values of OpenCV's own sample
 LONGEST = 640  # pixels of a side
+LOGGING = threading.Lock()  # OpenCV's level of messages is one for all threads
 
 
 class YuNet:
@@ -78,10 +80,24 @@ class YuNet:
         if not hasattr(self._local, "net"):
             try:
                 nothing = np.zeros(0, np.uint8)  # of a second file, which ONNX has not
-                self._local.net = cv2.FaceDetectorYN.create(
-                    "onnx", self._content, nothing, (32, 32), self.score, OVERLAP, MOST
-                )
+                with errors_only():
+                    self._local.net = cv2.FaceDetectorYN.create(
+                        "onnx", self._content, nothing, (32, 32), self.score, OVERLAP, MOST
+                    )
             except cv2.error as error:
                 raise ModelFileError(f"{self.model}: not a YuNet model that OpenCV {cv2.__version__} reads") from error
         net: cv2.FaceDetectorYN = self._local.net
         return net
+
+
+@contextmanager
+def errors_only() -> Iterator[None]:
+    """Errors of OpenCV alone: version 5 warns of a setting that its own constructor makes."""
+    log = cv2.utils.logging
+    with LOGGING:
+        before = log.getLogLevel()
+        log.setLogLevel(log.LOG_LEVEL_ERROR)
+        try:
+            yield
+        finally:
+            log.setLogLevel(before)
