@@ -31,6 +31,7 @@ from sphereface.training.run import MODEL
 from sphereface.training.setting import build_targets, gather_faces
 
 FAR = 1e-3
+WHOLE = 9_000  # steps of a whole run; shorter ones warm up and average their weights in proportion
 COMMAND = "reproduce mini"
 
 Optimizer = Literal["sgd", "adamw"]
@@ -68,7 +69,7 @@ class Student(NamedTuple):
         """The recipe `mini` with this student's network and settings."""
         (model, width), (optimizer, lr) = self.network, self.rate
         teaching = {"views": 1, **self.rule._asdict()}
-        return mini().with_steps(self.steps).changed(
+        return mini().changed(steps=WHOLE).with_steps(self.steps).changed(
             model=model, width=width, norm=teaching.pop("norm"), optimizer=optimizer, lr=lr, teaching=teaching,
             validate_every=0, validation_people=self.people,
         )  # fmt: skip
@@ -212,6 +213,7 @@ def fill_targets(config: TrainConfig, sets: Sets, out: Path, *, say: Say) -> Non
 def time_of(networks: Iterable[Network], teacher: str | Path, room: Path, *, rounds: int) -> dict[Network, float]:
     """Time to embed one face on one core, by the image alone, as a share of the teacher's; in turns, medians."""
     embedders = dict[str, Embedder]()
+    room.mkdir(parents=True, exist_ok=True)
     for name, width in networks:
         path = room / f"{name}-width{width:g}.safetensors"  # weights do not change the time
         net = create_model(name, width=width, features=mini().features, norm=mini().norm)
