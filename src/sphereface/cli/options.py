@@ -25,7 +25,7 @@ FEATURE_RULE = "Image and mirror image concatenated (the paper) or summed, or im
 READERS = "Threads that read ahead; change speed only."
 
 
-def fetched(context: typer.Context, given: Any) -> Any:
+def fetched(context: typer.Context, param: typer.CallbackParam, given: Any) -> Any:
     """A model option as given; a URL in it is downloaded here, with a progress bar."""
     for each in given if isinstance(given, list) else [given]:
         if "://" in str(each) and not context.resilient_parsing:  # no download to complete a command in the shell
@@ -34,7 +34,7 @@ def fetched(context: typer.Context, given: Any) -> Any:
 
             with bars() as begin:
                 find_url(str(each), begin=begin)
-    return given
+    return [] if given is None and param.multiple else given  # None is no list for typer 0.19
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]

@@ -93,7 +93,10 @@ class YuNet:
 @contextmanager
 def errors_only() -> Iterator[None]:
     """Errors of OpenCV alone: version 5 warns of a setting that its own constructor makes."""
-    log = cv2.utils.logging
+    log = getattr(cv2.utils, "logging", None)
+    if log is None:  # a version that does not warn
+        yield
+        return
     with LOGGING:
         before = log.getLogLevel()
         log.setLogLevel(log.LOG_LEVEL_ERROR)
