@@ -31,3 +31,4 @@ ProtocolSize = Literal["small", "large"]  # of MegaFace, by the number of traini
 Weigh = Literal["people", "pairs"]
 Part = Literal["labels", "students", "model"]  # of `reproduce mini`
 ClassWeights = Literal["free", "teacher"]  # of a student's classifier: learned, or the teacher's mean of each person
+Scale = Literal["tiny", "small", "paper"]  # of an experiment: seconds, hours, the paper's

@@ -9,11 +9,15 @@ from typing import Any, get_args
 import typer
 
 from sphereface import choices
-from sphereface.cli import options
+from sphereface.cli import options, paper
 from sphereface.cli.options import AsJson
 from sphereface.cli.output import say, write_result
 
-app = typer.Typer(no_args_is_help=True, help="Run an experiment of `results/` again.")
+app = typer.Typer(
+    cls=paper.Experiments, no_args_is_help=True, help="Run an experiment: tables and figures of the paper, and our own."
+)
+app.command("list")(paper.list_experiments)
+app.command("all")(paper.run_all)
 QUICK = "A tiny version, as a check that it runs."
 ALIGNED = "Folder of the aligned photos of lfw-dev; default: align them."
 PARTS = list(get_args(choices.Part))
@@ -31,13 +35,10 @@ def synthetic(
 
     Example: sphereface reproduce synthetic --out results
     """
-    from sphereface.experiments.openset import FULL, Scale
+    from sphereface.experiments.openset import FULL, TINY
     from sphereface.experiments.study import as_markdown, run_study
 
-    tiny = Scale(
-        people=8, photos=6, test_people=40, test_photos=4, held_out_people=10, distractors=20, pairs=200, steps=3
-    )
-    study = run_study(tiny if quick else FULL, workers=workers, rounds=20 if quick else 500, say=say)
+    study = run_study(TINY if quick else FULL, workers=workers, rounds=20 if quick else 500, say=say)
     _finish(out, "demo", study.as_json(), as_markdown(study), as_json=as_json)
 
 

@@ -56,6 +56,7 @@ class Scale:
 
 
 FULL = Scale()
+TINY = Scale(people=8, photos=6, test_people=40, test_photos=4, held_out_people=10, distractors=20, pairs=200, steps=3)
 QUICK = Scale(
     people=80, photos=30, test_people=200, test_photos=7, held_out_people=0, distractors=300, steps=180, sphere_steps=50
 )

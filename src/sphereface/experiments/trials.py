@@ -49,25 +49,36 @@ class Sets(NamedTuple):
     unlabelled: tuple[Path, ...] = ()
     targets: Path | None = None  # folder of the teacher's features
 
-    def place(self, out: Path, command: str, *, init: Path | None = None) -> Place:
+    def place(
+        self,
+        out: Path,
+        command: str,
+        *,
+        init: Path | None = None,
+        device: str = "auto",
+        workers: int = 0,
+        report: bool = True,
+    ) -> Place:
         """The place of a run in the folder `out`."""
         exclude = out / "exclude.txt"
         out.mkdir(parents=True, exist_ok=True)
         exclude.write_text("".join(f"{name}\n" for name in self.exclude))
         return Place(
-            self.faces, out, workers=0, exclude=exclude, resume=True, command=command, init=init,
-            teacher=self.teacher, unlabelled=self.unlabelled, targets=self.targets,
+            self.faces, out, device=device, workers=workers, exclude=exclude, resume=True, command=command, init=init,
+            teacher=self.teacher, unlabelled=self.unlabelled, targets=self.targets, report=report,
         )  # fmt: skip
 
 
 class Task(NamedTuple):
-    """A trial with its faces, folder and threads, for a worker process."""
+    """A trial with its faces, folder, device and threads, for a worker process."""
 
     trial: Trial
     sets: Sets
     out: Path
     threads: int
     command: str
+    device: str = "auto"
+    workers: int = 0  # that load faces
 
 
 def run_trials(
@@ -80,7 +91,7 @@ def run_trials(
     say: Say,
     each: Callable[[Run], None] = lambda _: None,
 ) -> None:
-    """Train the unfinished trials, `jobs` at a time, which share the cores; call `each` for every finished one."""
+    """Train the unfinished trials, `jobs` at a time, which share cores and GPUs; call `each` for every finished one."""
     waiting = [trial for trial in trials if not is_finished(runs / trial.folder)]
     say(f"{len(waiting)} of {len(trials)} runs to do, {jobs} at a time")
     for trial in trials:
@@ -88,7 +99,12 @@ def run_trials(
             each(trial)
     jobs = min(jobs, len(waiting))
     threads = max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else torch.get_num_threads()
-    tasks = [Task(trial, sets, runs / trial.folder, threads, command) for trial in waiting]
+    gpus = torch.cuda.device_count()
+    tasks = [
+        Task(trial, sets, runs / trial.folder, threads, command, f"cuda:{place % gpus}" if gpus else "auto",
+             max(1, threads - 1) if gpus else 0)
+        for place, trial in enumerate(waiting)
+    ]  # fmt: skip
     with mapping(jobs) as run_all:
         for trial, task, outcome in zip(waiting, tasks, run_all(run_task, tasks), strict=True):
             if outcome != "finished":
@@ -100,7 +116,7 @@ def run_trials(
 def run_task(task: Task) -> str:
     """Train one trial, from its last checkpoint if there is one; its messages go to `progress.txt`."""
     torch.set_num_threads(task.threads)
-    place = task.sets.place(task.out, task.command)
+    place = task.sets.place(task.out, task.command, device=task.device, workers=task.workers, report=False)
     with (task.out / "progress.txt").open("a") as file, redirect_stderr(file):
         return train(task.trial.config(), place, say=lambda line: print(line, file=sys.stderr, flush=True)).outcome
 

@@ -1,4 +1,4 @@
-"""View 1 of LFW as a test: a network's statistics on its faces."""
+"""LFW as a test, by view 1 or by folds: a network's statistics on its faces."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,7 +8,7 @@ import numpy as np
 
 from sphereface.arrays import Bools, Float32, Float64
 from sphereface.contract import read_card
-from sphereface.evaluation import verify_held_out
+from sphereface.evaluation import verify_folds, verify_held_out
 from sphereface.experiments.lfw_dev import Unseen
 from sphereface.experiments.loop import extract
 from sphereface.faces.warp import as_crop
@@ -30,8 +30,10 @@ class Measured:
 
     @cached_property
     def correct(self) -> Bools:
-        """A mask of the pairs of DevTest that are decided correctly, with mean and threshold from DevTrain."""
+        """A mask of the tested pairs that are decided correctly: mean and threshold from DevTrain, or other folds."""
         left, right = self.features[self.test.left], self.features[self.test.right]
+        if self.test.fold is not None:
+            return verify_folds(left, right, self.test.same, self.test.fold).correct
         return verify_held_out(left, right, self.test.same, self.test.tested).correct
 
     @cached_property
@@ -41,7 +43,7 @@ class Measured:
         return AllPairs(self.features, self.test.people, highest=20 * FAR if many else 1.0)
 
     def accuracy(self, drawn: Float64 | None = None) -> float:
-        """The accuracy on DevTest."""
+        """The accuracy on the tested pairs: those of DevTest, or of all folds."""
         if drawn is None:
             return float(self.correct.mean())
         tested = self.test.tested

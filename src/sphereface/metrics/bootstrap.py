@@ -1,6 +1,6 @@
 """Bootstrap over people, which are independent; pairs that share a person are correlated."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -79,3 +79,28 @@ def paired_difference(
 def paired_of_draws(difference: float, draws: Sequence[float] | Float64) -> Paired:
     """A difference with its uncertainty, from the same difference in each draw of people."""
     return Paired(float(difference), float(np.std(draws, ddof=1)), middle_95(draws))
+
+
+def draws_over_runs(draws: Float64, *, seed: int) -> Float64:
+    """The mean over runs in each draw of people, (R,), where the runs are drawn with replacement, too.
+
+    draws (S, R) has a row for each run; all rows have the same draws of people.
+    """
+    drawn = np.random.default_rng(seed).integers(len(draws), size=draws.shape)
+    return np.asarray(np.take_along_axis(draws, drawn, axis=0).mean(axis=0))
+
+
+def two_sided(draws: Sequence[float] | Float64) -> float:
+    """The p-value of no difference: twice the smaller share of draws on one side of 0, and never 0 itself."""
+    found = np.asarray(draws)
+    side = min(np.count_nonzero(found <= 0), np.count_nonzero(found >= 0))
+    return min(1.0, 2 * (side + 1) / (len(found) + 1))
+
+
+def holm(p: Mapping[str, float]) -> dict[str, float]:
+    """p-values corrected for their number by Holm's steps: the chance of any false finding is limited."""
+    corrected, highest = dict[str, float](), 0.0
+    for place, name in enumerate(sorted(p, key=p.__getitem__)):
+        highest = max(highest, min(1.0, (len(p) - place) * p[name]))
+        corrected[name] = highest
+    return {name: corrected[name] for name in p}

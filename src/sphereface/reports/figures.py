@@ -28,6 +28,7 @@ class Picture(NamedTuple):
     light: bytes
     dark: bytes
     says: str
+    pdf: bytes = b""  # for print, where it was asked for
 
     def uri(self, theme: Theme) -> str:
         """The picture as part of a page."""
@@ -42,18 +43,22 @@ def require_matplotlib() -> None:
         raise ImportError("a report needs matplotlib, which is not installed", name="matplotlib") from error
 
 
-def picture(draw: "Callable[[Theme], Figure]", says: str, *, crop: bool = False) -> Picture:
-    """Draw a figure in both themes; `crop` cuts off empty margins, which takes as long again."""
-    return Picture(_png(draw, "light", crop), _png(draw, "dark", crop), says)
+def picture(draw: "Callable[[Theme], Figure]", says: str, *, crop: bool = False, pdf: bool = False) -> Picture:
+    """Draw a figure in both themes, and for print; `crop` cuts off empty margins, which takes as long again."""
+    pngs = _drawn(draw, "light", crop, "png"), _drawn(draw, "dark", crop, "png")
+    return Picture(*pngs, says, _drawn(draw, "light", crop, "pdf") if pdf else b"")
 
 
-def _png(draw: "Callable[[Theme], Figure]", theme: Theme, crop: bool) -> bytes:
+def _drawn(draw: "Callable[[Theme], Figure]", theme: Theme, crop: bool, form: Literal["png", "pdf"]) -> bytes:
     import matplotlib as mpl
 
     buffer = io.BytesIO()
     style: dict[Any, Any] = dict.fromkeys(INKED, INK[theme]) | dict.fromkeys(HIDDEN, False)
     with mpl.rc_context(style | {"font.size": 9.0, "axes.titlesize": 10.0}):
-        draw(theme).savefig(buffer, format="png", dpi=130, transparent=True, bbox_inches="tight" if crop else None)
+        draw(theme).savefig(
+            buffer, format=form, dpi=130, transparent=form == "png", bbox_inches="tight" if crop else None,
+            metadata={"CreationDate": None} if form == "pdf" else None,  # the same bytes each time
+        )  # fmt: skip
     return buffer.getvalue()
 
 
@@ -65,7 +70,15 @@ def blank(width: float, height: float) -> "Figure":
 
 
 def chart(
-    draw: "Callable[[Axes, Theme], None]", says: str, *, height: float, x: str, y: str, loc: Corner, grid: bool = True
+    draw: "Callable[[Axes, Theme], None]",
+    says: str,
+    *,
+    height: float,
+    x: str,
+    y: str,
+    loc: Corner,
+    grid: bool = True,
+    pdf: bool = False,
 ) -> Picture:
     """A picture of one pair of axes, filled by `draw`, with their names, a legend at `loc` and a grid."""
 
@@ -80,7 +93,7 @@ def chart(
         axes.legend(loc=loc, fontsize=8)
         return figure
 
-    return picture(whole, says)
+    return picture(whole, says, pdf=pdf)
 
 
 def spheres(features: Mapping[str, Floating], labels: Integers) -> Picture:

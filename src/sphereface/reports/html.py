@@ -24,6 +24,7 @@ figure { margin: .8rem 0; overflow-x: auto } img { max-width: 100%; height: auto
 .scroll { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: .6rem 0 }
 th, td { padding: .35rem .8rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap }
 th:first-child, td:first-child { text-align: left } td.best { color: var(--good); font-weight: 600 }
+a { color: inherit }
 pre { overflow-x: auto; font-size: .85rem; color: var(--soft) }
 """
 
@@ -74,6 +75,10 @@ class Report:
         self.parts.append(
             f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>'
         )
+
+    def link(self, target: str, text: str) -> None:
+        """Add a link to a file beside the page."""
+        self.parts.append(f'<p><a href="{escape(target, quote=True)}">{escape(text)}</a></p>')
 
     def code(self, text: str) -> None:
         """Add preformatted text."""

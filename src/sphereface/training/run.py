@@ -326,7 +326,7 @@ class Run:
 
     def report(self) -> None:
         """Write the report of the run so far."""
-        if parallel.rank() == 0:
+        if parallel.rank() == 0 and self.place.report:
             write_report(self.place.out, scores=self.scores, hardest=self.shown)
 
     def finish(self, outcome: Outcome, *, reason: str | None = None) -> Trained:

@@ -49,6 +49,7 @@ class Place:
     targets: Path | None = None  # folder of the teacher's features; default: in `out`
     missing: Missing = "fail"
     tensorboard: bool = False
+    report: bool = True
     command: str = ""
 
     @property
