@@ -14,7 +14,7 @@ def found(tmp_path_factory):
     root = tmp_path_factory.mktemp("bias")
     setting = Setting(scale="tiny", runs=root / "runs", out=root / "out", jobs=1)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(PLANS, "tiny", Plan(steps=60, batch=32, lr=0.05, widths=(4, 8)))
+        patched.setitem(PLANS, "tiny", Plan(steps=40, batch=32, lr=0.05, widths=(4, 8)))
         yield app_bias.run(setting), DigitRuns(setting)
 
 

@@ -15,7 +15,7 @@ def found(tmp_path_factory):
     root = tmp_path_factory.mktemp("mnist")
     setting = Setting(scale="tiny", runs=root / "runs", out=root / "out", jobs=1)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(PLANS, "tiny", Plan(steps=40, batch=32, lr=0.05, widths=(4, 8)))
+        patched.setitem(PLANS, "tiny", Plan(steps=25, batch=32, lr=0.05, widths=(4, 8)))
         patched.setitem(SEEDS, "tiny", (0, 1))
         yield app_mnist.run(setting), DigitRuns(setting)
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sphereface.arrays import Float64, Int64
 from sphereface.experiments.paper.comparison import Found, cell, difference, measured, note, seeds_of
 from sphereface.experiments.paper.methods import METHODS
 from sphereface.experiments.paper.result import Figure, Result, Row, Table
@@ -54,6 +55,7 @@ def run(setting: Setting) -> Result:
         findings=[
             f"The highest TAR has a lowest lambda of {best}. The paper: 5 is enough, smaller values could be better "
             "but are harder to train.",
+            f"Without a lowest value lambda ends at {fallen(annealing, np.array(steps)):.2f}.",
         ],
         tables=[
             Table("annealing", "By lowest lambda",
@@ -69,15 +71,20 @@ def run(setting: Setting) -> Result:
     )  # fmt: skip
 
 
+def fallen(annealing: AnnealingConfig, step: Int64) -> Float64:
+    """lambda without a lowest value."""
+    return np.asarray(annealing.base * (1 + annealing.gamma * step) ** -annealing.power)
+
+
 def draw(found: dict[str, Found], annealing: AnnealingConfig, steps: int, _: Theme) -> "Drawing":
     """lambda on the left, on a logarithmic axis from 0.1; the mean loss over seeds on the right."""
     figure = blank(8.0, 3.0)
     left, right = figure.subplots(1, 2)
     at = np.arange(1, steps + 1)
-    fallen = annealing.base * (1 + annealing.gamma * at) ** -annealing.power
+    whole = fallen(annealing, at)
     for place, (lowest, of) in enumerate(found.items()):
         colour = COLOURS[1 + place]
-        left.plot(at, np.maximum(fallen, float(lowest)), color=colour, label=f"lowest {lowest}", linewidth=1.5)
+        left.plot(at, np.maximum(whole, float(lowest)), color=colour, label=f"lowest {lowest}", linewidth=1.5)
         curves = [each["training"]["loss"] for each in of]
         places = [int(step) for step in curves[0]]
         mean = np.mean([[curve[step] for step in curves[0]] for curve in curves], axis=0)

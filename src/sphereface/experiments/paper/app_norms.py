@@ -7,7 +7,7 @@ import numpy as np
 
 from sphereface.arrays import Float64
 from sphereface.experiments.paper import digits, splits
-from sphereface.experiments.paper.comparison import Found, cell, difference, measured, note, seeds_of
+from sphereface.experiments.paper.comparison import NOTHING, Found, cell, difference, measured, note, seeds_of
 from sphereface.experiments.paper.methods import METHODS
 from sphereface.experiments.paper.result import Figure, Result, Row, Table
 from sphereface.experiments.paper.runs import Run, Runs, runs_of
@@ -43,7 +43,7 @@ def run(setting: Setting) -> Result:
     ranks = {name: rank_correlation(*each) for name, each in points.items()}
     gain = {name: difference(found[D], found[C], name) for name in ("tar", "accuracy")}
     correlations = [
-        Row([name, f"{len(points[name][0]):,}", f"{rank:+.3f}"], setting.scale) for name, rank in ranks.items()
+        Row([name, f"{len(points[name][0]):,}", shown(rank)], setting.scale) for name, rank in ranks.items()
     ]
     rows = [
         Row([METHODS[each].label, *(cell(found[each], "lfw", of) for of in ("accuracy", "tar"))], setting.scale)
@@ -51,7 +51,7 @@ def run(setting: Setting) -> Result:
     ]
     rows.append(Row(["D - C", gain["accuracy"].text(), gain["tar"].text()], setting.scale))
     says = "Length of each class weight over the number of images of its class, on digits and on faces"
-    text = ", ".join(f"{name} {rank:+.2f}" for name, rank in ranks.items())
+    text = ", ".join(f"{name} {shown(rank)}" for name, rank in ranks.items())
     return Result(
         "app-norms",
         "lengths of class weights against sizes of classes",
@@ -74,7 +74,7 @@ def run(setting: Setting) -> Result:
                    "Length of each class weight over the number of images of its class; as the figure of appendix B.",
                    wide=True)
         ],
-        numbers={"rank_correlation": ranks},
+        numbers={"rank_correlation": {name: None if np.isnan(rank) else rank for name, rank in ranks.items()}},
     )  # fmt: skip
 
 
@@ -89,8 +89,15 @@ def lengths(found: Found) -> Float64:
     return np.asarray(np.mean([each["training"]["lengths"] for each in found], axis=0))
 
 
+def shown(rank: float) -> str:
+    """A rank correlation; "-" where all classes have one size."""
+    return NOTHING if np.isnan(rank) else f"{rank:+.2f}"
+
+
 def rank_correlation(a: Float64, b: Float64) -> float:
-    """Spearman's: the correlation of ranks, equal values sharing their mean rank."""
+    """Spearman's: the correlation of ranks, equal values sharing their mean rank; nan if all are equal."""
+    if min(np.ptp(a), np.ptp(b)) == 0:
+        return float("nan")
     return float(np.corrcoef(mean_ranks(a), mean_ranks(b))[0, 1])
 
 

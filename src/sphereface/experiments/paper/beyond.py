@@ -72,7 +72,7 @@ def from_page(name: str, setting: Setting, page: str, numbers: Mapping[str, Any]
             stamped = [Row(cells, setting.scale) for cells in rows]
             result.tables.append(Table(f"table{len(result.tables) + 1}", heading, head, stamped))
         else:
-            result.findings.append(" ".join(block.split()))
+            result.findings.append(" ".join(block.replace("**", "").split()))
     if page.startswith("#"):
         result.pages[f"{name}.md"] = page
     return result

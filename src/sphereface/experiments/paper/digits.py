@@ -156,7 +156,7 @@ class Plan:
 
 # paper: batch, rate, its two falls and the steps are those of Liu et al., ICML 2016, for MNIST; the paper names none.
 PLANS: dict[Scale, Plan] = {
-    "tiny": Plan(steps=300, batch=64, lr=0.05, widths=(16, 32, 64)),
+    "tiny": Plan(steps=500, batch=64, lr=0.05, widths=(16, 32)),
     "small": Plan(steps=2_000, batch=128, lr=0.05, widths=(16, 32, 64)),
     "paper": Plan(steps=18_000, batch=256, lr=0.1, widths=(32, 64, 128), milestones=(2 / 3, 5 / 6)),
 }

@@ -16,7 +16,7 @@ from sphereface.experiments.paper.comparison import (
 )
 from sphereface.experiments.paper.measures import possible
 from sphereface.experiments.paper.methods import METHODS
-from sphereface.experiments.paper.published import DEPTH_A_SOFTMAX, DEPTH_SOFTMAX
+from sphereface.experiments.paper.published import DEPTH_A_SOFTMAX, DEPTH_GAINS, DEPTH_SOFTMAX
 from sphereface.experiments.paper.result import Figure, Result, Row, Table
 from sphereface.experiments.paper.runs import Run, Runs, runs_of
 from sphereface.experiments.paper.setting import Setting
@@ -44,12 +44,15 @@ def run(setting: Setting) -> Result:
     sets = {"lfw": "LFW", "ytf": "YTF"}
     shown = {measure: name for measure, name in sets.items() if measure in possible(setting, "lfw", "ytf")}
     says = f"Accuracy of softmax and A-Softmax on {' and '.join(shown.values())} by number of layers"
+    low, high = DEPTH_GAINS
     text = ", ".join(f"{layers} layers {each.text()}" for layers, each in gains.items())
     return Result(
         "fig-depth",
         "effect of the network's depth",
         setting.scale,
-        findings=[f"A-Softmax m = 4 minus softmax in accuracy on LFW, points: {text}. The paper: 1.54 to 1.91 (text)."],
+        findings=[
+            f"A-Softmax m = 4 minus softmax in accuracy on LFW, points: {text}. The paper: {low} to {high} (its text)."
+        ],
         tables=[
             Table(
                 "accuracy", "Softmax and A-Softmax by depth", ("loss", "layers", "LFW, %", "YTF, %", "source"),
@@ -101,5 +104,5 @@ def draw(by_depth: ByDepth, shown: dict[str, str]) -> "Drawing":
         axes.set_title(name)
         axes.set_xlabel("layers")
         axes.set_ylabel("accuracy, %")
-        axes.legend(loc="lower right", fontsize=8, framealpha=0.7, frameon=True)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8)
     return figure

@@ -167,11 +167,11 @@ def _about(setting: Setting, first: Mapping[int, Trained]) -> str:
     faces = "real photos" if setting.data.faces else "drawn, synthetic faces"
     run, plan = first[1], PLANS[setting.scale]
     return (
-        f"Figure 5 of SphereFace (CVPR 2017) at the scale {setting.scale}: {PEOPLE} people, {len(run.labels):,} "
+        f"Figure 5 of SphereFace (CVPR 2017) at the scale {setting.scale}: six people, {len(run.labels):,} "
         f"{faces}, of which {len(run.shown):,} are shown; sphereface4 at width {plan.width:g} with 3 features, "
         f"{plan.budget.steps:,} steps from the same first weights for each m. Lambda ends at "
-        f"{float(first[4].lambda_):g}. Between two snapshots, positions are interpolated. Made by: sphereface reproduce "
-        "fig-sphere."
+        f"{float(first[4].lambda_):g}. Between two snapshots, positions are interpolated. Made by: sphereface "
+        "reproduce fig-sphere."
     )
 
 
@@ -226,8 +226,8 @@ def facing(weights: Sequence[Float64]) -> Float64:
     z = 1 - (2 * np.arange(800) + 1) / 800
     eyes = np.stack([np.sqrt(1 - z**2) * np.cos(turns), np.sqrt(1 - z**2) * np.sin(turns), z], axis=1)
     depths = np.stack(weights) @ eyes.T  # (runs, people, 800)
-    papers = np.minimum(depths[:, list(PAPERS)].min(axis=(0, 1)), 0.25)  # so far from the rim is enough
-    toward = eyes[np.argmax(10 * papers + (depths > 0.15).mean(axis=(0, 1)))]
+    far = np.clip(depths, -0.3, 0.5)  # what is in front should be well inside the rim; no need of the centre
+    toward = eyes[np.argmax(far.mean(axis=(0, 1)) + far[:, list(PAPERS)].min(axis=(0, 1)))]
     side = np.cross([0, 1, 0] if abs(toward[1]) < 0.9 else [1, 0, 0], toward)
     right = side / np.linalg.norm(side)
     return np.stack([right, np.cross(toward, right), toward])

@@ -37,6 +37,7 @@ NAMES = ("softmax", "modified softmax", "A-Softmax, m = 4")
 M = 4
 FEW, MANY = 2, 6  # people who are learned from
 YELLOW, PURPLE, GREY = COLOURS[3], COLOURS[5], COLOURS[0]  # the paper's colours; grey: the other four people
+PAPER: dict[Theme, str] = {"light": "#fcfcfd", "dark": "#15181c"}  # of the report
 SEPARABLE = 0.99  # accuracy of a rule that is called enough
 
 
@@ -113,7 +114,9 @@ def run(setting: Setting) -> Result:
             Figure("fig-toy2d-six", draw(many, "two of six people"), CAPTION_OF_SIX, wide=True),
         ],
         numbers={
-            str(each.people): dict(zip(METHODS, ([one._asdict() for one in found] for found in each.measured)))  # noqa: B905
+            str(each.people): {
+                method: [one._asdict() for one in found] for method, found in zip(METHODS, each.measured, strict=True)
+            }
             for each in (few, many)
         },
     )
@@ -151,7 +154,7 @@ def _by_angle(few: Compared) -> str:
     if softmax >= SEPARABLE:
         return found + (
             "The paper says that features of softmax cannot be classified by angles alone; with two people they can "
-            "here, since each loss turns two classes to opposite sides of the origin."
+            "here, since softmax turns two classes to opposite sides of the origin."
         )
     return found + "Unlike in the paper, angles do not separate the features of modified softmax either."
 
@@ -169,26 +172,26 @@ def _crowded(many: Compared) -> str:
 
 
 def _margin(few: Compared, many: Compared) -> str:
-    parts = []
+    parts, larger = [], 0
     for compared, name in ((few, "two people alone"), (many, "the same two among six")):
         gaps = compared.mean("gap")
-        best = NAMES[int(np.argmax(gaps))]
-        parts.append(f"{name}: {_list([degrees(gap) for gap in gaps])}, so {best} has the largest")
-    agrees = all(int(np.argmax(each.mean("gap"))) == METHODS.index("a_softmax") for each in (few, many))
+        larger += gaps[2] > gaps[1]
+        parts.append(f"{name}: {_list([degrees(gap) for gap in gaps])}")
     return (
         "Angular margin (1st percentile of the angles between people less the 99th of those within): "
-        f"{'; '.join(parts)}. The paper says that A-Softmax increases it{'' if agrees else '; not in both cases here'}."
+        f"{'; '.join(parts)}. The paper says that A-Softmax increases the margin of modified softmax: it does in "
+        f"{larger} of these 2 cases."
     )
 
 
 def _to_weights(few: Compared) -> str:
-    apart = math.radians(few.mean("apart")[-1])
-    lambda_ = float(few.runs[-1].lambda_)
+    apart, lambda_ = few.mean("apart")[-1], float(few.runs[-1].lambda_)
+    own = few.mean("own")
+    said = "A-Softmax has the smallest one" if own[-1] == min(own) else "A-Softmax does not have the smallest one"
     return (
-        f"Two people alone: the mean angle of a photo to its class weight is "
-        f"{_list([degrees(each) for each in few.mean('own')])}. A-Softmax asks for m theta_1 < theta_2; with lambda at "
-        f"{lambda_:g} at the end of the run, m = {M} acts like m = {effective_m(apart, M, lambda_):.2f} for weights "
-        f"{degrees(few.mean('apart')[-1])} apart."
+        f"Two people alone: the mean angle of a photo to its class weight is {_list([degrees(each) for each in own])}: "
+        f"{said}, as m theta_1 < theta_2 asks for. With lambda at {lambda_:g} at the end of the run, m = {M} "
+        f"acts like m = {effective_m(math.radians(apart), M, lambda_):.2f} for weights {degrees(apart)} apart."
     )
 
 
@@ -228,9 +231,9 @@ def _angles(compared: Sequence[Compared], setting: Setting) -> Table:
             [("same", degrees), ("different", degrees), ("gap", degrees), ("fisher", "{:.3f}".format),
              ("own", degrees), ("apart", degrees)],
         ),
-        "One person, two people: the mean angle of two photos. Margin: 1st percentile of the angles between people less "
-        "the 99th percentile of those within; below 0, they overlap. Fisher score: scatter within over scatter between "
-        "people, lower is better. Last two: mean angle of a photo to its class weight, and between the weights.",
+        "One person, two people: the mean angle of two photos. Margin: 1st percentile of the angles between people "
+        "less the 99th percentile of those within; below 0, they overlap. Fisher score: scatter within over scatter "
+        "between people, lower is better. Last two: mean angle of a photo to its class weight, and of the weights.",
     )  # fmt: skip
 
 
@@ -320,7 +323,10 @@ def _draw_boundaries(
 
 def _draw_weights(axes: "Axes", tips: Float64 | Any, limit: float, theme: Theme, *, only: int) -> None:
     """Arrows from the origin to points (K, 2), with names for the first two, on the sides that face away."""
+    from matplotlib.patheffects import withStroke
+
     style = {"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0, "linewidth": 1.3}
+    halo = [withStroke(linewidth=2.5, foreground=PAPER[theme], alpha=0.7)]  # names may stand on points
     for place in reversed(range(only)):
         colour = INK[theme] if place < FEW else GREY
         axes.annotate("", tips[place], (0, 0), arrowprops={**style, "color": colour}, zorder=3)
@@ -328,8 +334,8 @@ def _draw_weights(axes: "Axes", tips: Float64 | Any, limit: float, theme: Theme,
     for place in range(FEW):
         along = tips[place] / np.linalg.norm(tips[place])
         left = np.array([-along[1], along[0]]) * (side if place == 0 else -side)
-        x, y = tips[place] + limit * (0.06 * along + 0.15 * left)
-        axes.text(x, y, f"$W_{place + 1}$", ha="center", va="center", fontsize=9.5, zorder=4)
+        x, y = tips[place] + limit * (0.06 * along + 0.16 * left)
+        axes.text(x, y, f"$W_{place + 1}$", ha="center", va="center", fontsize=9.5, zorder=4, path_effects=halo)
 
 
 def _draw_circle(axes: "Axes", method: str, trained: Trained, theme: Theme, *, bounds: bool) -> None:
@@ -355,7 +361,7 @@ def _draw_circle(axes: "Axes", method: str, trained: Trained, theme: Theme, *, b
         end = middle / np.linalg.norm(middle)
         style: dict[str, Any] = {"color": INK[theme], "linewidth": 1.1, "linestyle": ":", "zorder": 1}
         axes.plot([-end[0], end[0]], [-end[1], end[1]], **style)
-    _draw_weights(axes, 0.72 * directions, 1.0, theme, only=len(directions))
+    _draw_weights(axes, 0.72 * directions, 1.25, theme, only=len(directions))
     axes.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal", xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
 

@@ -6,6 +6,7 @@ same number of steps. A trained run is a file among the runs, with snapshots of 
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
@@ -269,14 +270,16 @@ def nearest_weight_accuracy(trained: Trained) -> float:
 def best_arc_accuracy(features: Floating, first: Bools) -> float:
     """The accuracy of the best rule that looks at the angle alone: inside one arc of the circle is the first class.
 
-    Features are (N, 2). Of n photos in the order of their angles, an arc is a run that may go round the circle; it is
-    right about the first class inside it and about the second one outside.
+    Features are (N, 2). In the order of their angles, an arc is a run of photos that may go round the circle; it is
+    right about the first class inside it and about the second one outside. It cannot end between equal angles.
     """
-    order = np.argsort(np.arctan2(features[:, 1], features[:, 0]), kind="stable")
-    gain = np.concatenate([[0], np.cumsum(np.where(first[order], 1, -1))])
+    angles = np.mod(np.arctan2(features[:, 1], features[:, 0]), 2 * math.pi)
+    order = np.argsort(angles)
+    ends = np.concatenate([[0], np.flatnonzero(np.diff(angles[order])) + 1, [len(order)]])
+    gain = np.concatenate([[0], np.cumsum(np.where(first[order], 1, -1))])[ends]
     straight = (gain - np.minimum.accumulate(gain)).max()  # the best run from one place to a later one
-    round_ = gain[-1] - (gain - np.maximum.accumulate(gain)).min()  # all but the worst run
-    return float((max(straight, round_) + (~first).sum()) / len(first))
+    around = gain[-1] - (gain - np.maximum.accumulate(gain)).min()  # all but the worst run
+    return float((max(straight, around) + (~first).sum()) / len(first))
 
 
 # Numbers as text.
