@@ -15,9 +15,9 @@ from torch.nn import functional as F
 
 from sphereface.data.formats.mnist import write_idx
 from sphereface.errors import DataFormatError, UserError
-from sphereface.experiments.paper import digits
+from sphereface.experiments.paper import digit_images, digits
+from sphereface.experiments.paper.digit_images import CLASSES, load_digits, long_tailed
 from sphereface.experiments.paper.digits import (
-    CLASSES,
     DONE,
     PLANS,
     DigitNet,
@@ -27,8 +27,6 @@ from sphereface.experiments.paper.digits import (
     class_weights,
     extract,
     fit,
-    load_digits,
-    long_tailed,
     separated_pairs,
     smallest_arc,
     weight_lengths,
@@ -97,7 +95,7 @@ def test_a_set_without_ten_digits_is_an_error(tmp_path):
 
 def test_without_scikit_learn_one_line_names_both_ways_out(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    digits.read_digits.cache_clear()
+    digit_images.read_digits.cache_clear()
     with pytest.raises(UserError, match=r"^[^\n]*pip install scikit-learn, or give --mnist DIR$"):
         load_digits(Setting())
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from sphereface.experiments.outcomes import Outcome
 from sphereface.experiments.paper.comparison import cell, values
-from sphereface.experiments.paper.digits import PARTS, DigitRuns, Run
+from sphereface.experiments.paper.digit_images import PARTS
+from sphereface.experiments.paper.digits import DigitRuns, Run
 from sphereface.experiments.paper.digits_drawing import scatter
 from sphereface.experiments.paper.result import Figure, Result, Row, Table
 from sphereface.experiments.paper.setting import Setting

@@ -1,7 +1,8 @@
 """Appendix A: 2-D features of digits with and without the last ReLU."""
 
 from sphereface.experiments.paper.comparison import cell, values
-from sphereface.experiments.paper.digits import PARTS, DigitRuns, Run
+from sphereface.experiments.paper.digit_images import PARTS
+from sphereface.experiments.paper.digits import DigitRuns, Run
 from sphereface.experiments.paper.digits_drawing import NAMES, scatter
 from sphereface.experiments.paper.result import Figure, Result, Row, Table
 from sphereface.experiments.paper.setting import Setting

@@ -9,27 +9,33 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache, partial
+from functools import partial
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from sphereface.arrays import Float32, Float64, Floating, Int64, Integers, UInt8, unit_rows
+from sphereface.arrays import Float32, Float64, Floating, Integers, UInt8, unit_rows
 from sphereface.choices import Scale
 from sphereface.data.files.workers import mapping
 from sphereface.data.files.writing import whole_file
-from sphereface.data.formats.mnist import IMAGES, MnistSet
-from sphereface.errors import UserError
 from sphereface.experiments.loop import batches
 from sphereface.experiments.outcomes import Outcome, kept, outcome
+from sphereface.experiments.paper.digit_images import (
+    CLASSES,
+    PARTS,
+    Digits,
+    Images,
+    load_digits,
+    long_tailed,
+    read_digits,
+)
 from sphereface.experiments.paper.methods import METHODS
 from sphereface.experiments.paper.setting import Setting
-from sphereface.hashes import sha256_of
 from sphereface.losses import Annealing, FaceLoss, create_loss
 from sphereface.metrics.fisher import angular_fisher_score
 from sphereface.models.cpu import speed_up_
@@ -38,74 +44,8 @@ from sphereface.models.spherefacenet import Residual, SphereFaceNet, convolution
 from sphereface.training.config import ANNEALED
 from sphereface.training.setting import choose_device
 
-Part = Literal["train", "test"]
-PARTS: tuple[Part, ...] = ("train", "test")
-CLASSES = 10
-RAREST = 0.02  # of the long-tailed digits: the size of the smallest class over that of the largest
 KEPT = 1_500  # features of each part that are kept for drawings
 PAIRED = 1_000  # features of each class that are paired with each other
-
-
-class Images(NamedTuple):
-    """Grey images (N, H, W) and their digits (N,)."""
-
-    pixels: UInt8
-    labels: Int64
-
-
-class Digits(NamedTuple):
-    """The images to train on and those to test with, and their hash."""
-
-    train: Images
-    test: Images
-    hash: str
-
-
-def load_digits(setting: Setting) -> Digits:
-    """The digits of a setting."""
-    return read_digits(setting.data.mnist)
-
-
-@lru_cache(maxsize=2)
-def read_digits(folder: Path | None) -> Digits:
-    """The digits of MNIST's four files in a folder; without one scikit-learn's, every fourth of them to test."""
-    if folder is not None:
-        train, test = (Images(each.images, each.labels) for each in map(partial(_mnist, folder), ("train", "t10k")))
-    else:
-        pixels, labels = _of_scikit_learn()
-        tested = np.arange(len(labels)) % 4 == 3
-        train, test = Images(pixels[~tested], labels[~tested]), Images(pixels[tested], labels[tested])
-    for part in (train, test):
-        if not np.array_equal(np.unique(part.labels), np.arange(CLASSES)):
-            raise UserError(f"{folder}: labels {np.unique(part.labels).tolist()}; wanted the ten digits 0 to 9")
-    return Digits(train, test, sha256_of(b"".join(array.tobytes() for part in (train, test) for array in part)))
-
-
-def _mnist(folder: Path, part: str) -> MnistSet:
-    names = [f"{part}-{IMAGES}{ending}" for ending in ("", ".gz")]
-    found = [folder / name for name in names if (folder / name).is_file()]
-    if not found:
-        raise UserError(f"{folder}: no {' and no '.join(names)}; wanted MNIST's images and labels, train and t10k")
-    return MnistSet(found[0])
-
-
-def _of_scikit_learn() -> Images:
-    """1,797 images of 8x8 pixels."""
-    try:
-        from sklearn import datasets  # type: ignore[import-untyped, unused-ignore]
-    except ImportError as error:
-        reason = "scikit-learn is not installed, and its digits replace MNIST where that is not given"
-        raise UserError(f"{reason}: pip install scikit-learn, or give --mnist DIR") from error
-    found = datasets.load_digits()
-    return Images((found.images * (255 / 16)).astype(np.uint8), found.target.astype(np.int64))  # 0..16 to 0..255
-
-
-def long_tailed(labels: Int64, seed: int) -> Int64:
-    """The rows of images whose classes have sizes in a geometric series; the seed decides which digits are rare."""
-    counts = np.bincount(labels, minlength=CLASSES)
-    rank = np.random.default_rng(seed).permutation(CLASSES)
-    sizes = np.round(counts.min() * RAREST ** (rank / (CLASSES - 1))).astype(int)
-    return np.sort(np.concatenate([np.flatnonzero(labels == digit)[: sizes[digit]] for digit in range(CLASSES)]))
 
 
 class DigitNet(SphereFaceNet):

@@ -7,7 +7,7 @@ import numpy as np
 
 from sphereface.arrays import Float64
 from sphereface.experiments.outcomes import Outcome
-from sphereface.experiments.paper.digits import CLASSES, PARTS, Part
+from sphereface.experiments.paper.digit_images import CLASSES, PARTS, Part
 from sphereface.reports.figures import INK, Picture, Theme, blank, picture
 
 if TYPE_CHECKING:

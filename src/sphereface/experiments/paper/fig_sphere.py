@@ -255,11 +255,10 @@ def draw_sphere(axes: "Axes", trained: Trained, view: Float64, theme: Theme) -> 
     turns = np.linspace(0, 2 * math.pi, 181)
     axes.fill(np.cos(turns), np.sin(turns), color=COLOURS[0], alpha=0.1, linewidth=0, zorder=0)
     axes.plot(np.cos(turns), np.sin(turns), color=INK[theme], linewidth=0.7, alpha=0.7, zorder=4)
-    for line in _grid(turns):
-        x, y, z = view @ line
-        for front in (False, True):
-            shown = np.where((z >= 0) == front, y, np.nan)
-            axes.plot(x, shown, color=INK[theme], linewidth=0.4, alpha=0.3 if front else 0.12, zorder=2)
+    x, y, z = view @ _grid(turns)
+    for front in (False, True):
+        shown = np.where((z >= 0) == front, y, np.nan)
+        axes.plot(x, shown, color=INK[theme], linewidth=0.4, alpha=0.3 if front else 0.12, zorder=2)
     seen = unit_rows(trained.features) @ view.T
     colours = np.array(PERSON)[trained.labels]
     order = np.argsort(seen[:, 2])
@@ -281,24 +280,27 @@ def draw_sphere(axes: "Axes", trained: Trained, view: Float64, theme: Theme) -> 
     axes.axis("off")
 
 
-def _grid(turns: Floating) -> list[Float64]:
-    """Meridians and parallels 30 degrees apart, (3, N) each."""
-    steps = np.radians(np.arange(0, 180, 30))
-    meridians = [np.stack([np.cos(turns) * np.cos(b), np.sin(turns), np.cos(turns) * np.sin(b)]) for b in steps]
-    heights = np.radians([-60, -30, 0, 30, 60])
-    parallels = [
+def _grid(turns: Floating) -> Float64:
+    """Meridians and parallels 30 degrees apart, (3, N), with a gap after each."""
+    steps, heights = np.radians(np.arange(0, 180, 30)), np.radians([-60, -30, 0, 30, 60])
+    lines = [np.stack([np.cos(turns) * np.cos(b), np.sin(turns), np.cos(turns) * np.sin(b)]) for b in steps]
+    lines += [
         np.stack([np.cos(b) * np.cos(turns), np.full_like(turns, np.sin(b)), np.cos(b) * np.sin(turns)])
         for b in heights
     ]
-    return meridians + parallels
+    return np.concatenate([np.pad(line, ((0, 0), (0, 1)), constant_values=np.nan) for line in lines], axis=1)
 
 
 def draw_angles(axes: "Axes", angles: PairAngles) -> None:
     """The histograms of both kinds of pairs, in radian, and below them their means in degrees."""
-    bins = np.linspace(0, math.pi, 61).tolist()
-    axes.hist(angles.same, bins=bins, density=True, color=SAME, alpha=0.75, label="positive pairs")
-    axes.hist(angles.different, bins=bins, density=True, color=DIFFERENT, alpha=0.65, label="negative pairs")
+    bins = np.linspace(0, math.pi, 61)
+    for values, colour, alpha, name in (
+        (angles.same, SAME, 0.75, "positive pairs"), (angles.different, DIFFERENT, 0.65, "negative pairs"),
+    ):  # fmt: skip
+        density = np.histogram(values, bins, density=True)[0]
+        axes.stairs(density, bins, fill=True, color=colour, alpha=alpha, label=name)
     axes.set(xlim=(0, math.pi), yticks=[])
+    axes.set_ylim(bottom=0)
     axes.spines["left"].set_visible(False)
     axes.set_xticks([0, math.pi / 4, math.pi / 2, 3 * math.pi / 4, math.pi], ["0", "π/4", "π/2", "3π/4", "π"])
     axes.tick_params(labelsize=8)
