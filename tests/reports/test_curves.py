@@ -11,7 +11,7 @@ from sphereface.reports.curves import Curve, accepted, draw_cmc, draw_det, draw_
 @pytest.fixture
 def drawn(monkeypatch):
     """Figures as they are drawn, instead of pictures of them, each with the words that go with it."""
-    keep = lambda draw, says: (draw("light"), says)  # noqa: E731
+    keep = lambda draw, says, **_: (draw("light"), says)  # noqa: E731
     monkeypatch.setattr(figures, "picture", keep)
 
 

@@ -41,9 +41,9 @@ class Page:
         self.drawn = {}
         render = figures.picture if rendered else lambda draw, says: figures.Picture(b"", b"", says)
 
-        def keep(draw, says):
+        def keep(draw, says, **options):
             self.drawn.setdefault(says.split(" ")[0].strip(":;"), []).append(draw("light"))
-            return render(draw, says)
+            return render(draw, says, **options)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(figures, "picture", keep)
