@@ -39,11 +39,11 @@ class Page:
 
     def __init__(self, result, folder, *, rendered=False, **options):
         self.drawn = {}
-        render = figures.picture if rendered else lambda draw, says: figures.Picture(b"", b"", says)
+        render = figures.picture if rendered else lambda draw, says, **_: figures.Picture(b"", b"", says)
 
-        def keep(draw, says, **options):
+        def keep(draw, says, **how):
             self.drawn.setdefault(says.split(" ")[0].strip(":;"), []).append(draw("light"))
-            return render(draw, says, **options)
+            return render(draw, says, **how)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(figures, "picture", keep)
