@@ -82,6 +82,18 @@ def test_the_view_is_a_rotation_with_the_first_two_people_in_front():
             assert ((weights @ view[2])[:2] > 0.1).all()
 
 
+def test_labels_move_apart_and_no_further_than_they_must():
+    rng = np.random.default_rng(0)
+    places = np.concatenate([rng.uniform(-1, 1, (4, 2)) * [[1, 1], [0.1, 0.1], [0.1, 0.1], [0, 0]], [[9.0, 9.0]]])
+    moved = fig_sphere.spaced(places, 0.2)
+    for a, b in itertools.combinations(moved, 2):
+        assert np.linalg.norm(a - b) > 0.2 - 1e-6
+    assert (moved[-1] == [9, 9]).all()
+    assert np.linalg.norm(moved - places, axis=1).max() < 0.4
+    twins = fig_sphere.spaced(np.zeros((2, 2)), 0.2)
+    assert np.linalg.norm(twins[0] - twins[1]) == pytest.approx(0.2)
+
+
 def test_directions_survive_quantisation_to_a_few_thousandths_of_a_degree():
     rows = np.random.default_rng(0).normal(size=(4, 50, 3)) * 30
     back = np.frombuffer(base64.b64decode(quantised(rows)), "<i2").reshape(-1, 3) / 32_767
@@ -159,6 +171,10 @@ class Reader:
         self.rests(2)
         return self.tab.text_content(f"#{what}")
 
+    def view(self) -> np.ndarray:
+        """The rotation that the page draws with, three rows: to the right, up, to the viewer."""
+        return np.array(self.tab.evaluate("state.view")).reshape(3, 3)
+
     def presses(self, *keys: str) -> None:
         for key in keys:
             self.tab.keyboard.press(key)
@@ -196,9 +212,15 @@ def reader(browser, page):
     assert errors == []
 
 
+def moved(before: np.ndarray, after: np.ndarray) -> list[float]:
+    """Where the point that faced the viewer went: to the right, and up."""
+    np.testing.assert_allclose(after @ after.T, np.eye(3), atol=1e-6)  # still a rotation
+    return (after @ before[2])[:2].tolist()
+
+
 @needs_chromium
 def test_the_sphere_turns_by_mouse_and_comes_back(reader):
-    before = reader.sees()
+    before, view = reader.sees(), reader.view()
     box = reader.tab.locator("#sphere").bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     reader.tab.mouse.move(x, y)
@@ -207,6 +229,9 @@ def test_the_sphere_turns_by_mouse_and_comes_back(reader):
     reader.tab.mouse.up()
     turned = reader.sees()
     assert turned != before
+    right, up = moved(view, reader.view())
+    assert right == pytest.approx(math.sin(120 / box["width"]), abs=0.02)
+    assert up == pytest.approx(-math.sin(40 / box["width"]), abs=0.02)
     reader.tab.mouse.move(x - 90, y)  # the button is up
     assert reader.sees() == turned
     reader.tab.click("#reset")
@@ -215,7 +240,7 @@ def test_the_sphere_turns_by_mouse_and_comes_back(reader):
 
 @needs_chromium
 def test_the_sphere_turns_by_touch(reader):
-    before = reader.sees()
+    before, view = reader.sees(), reader.view()
     box = reader.tab.locator("#sphere").bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     finger = reader.tab.context.new_cdp_session(reader.tab)
@@ -223,6 +248,12 @@ def test_the_sphere_turns_by_touch(reader):
     for move in (10, 30, 60):
         finger.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [{"x": x, "y": y + move}]})
     finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    turned = pytest.approx([0, -math.sin(120 / box["width"])], abs=0.02)
+    for _ in range(100):  # a browser passes touches on when it has time
+        if moved(view, reader.view()) == turned:
+            break
+        reader.tab.wait_for_timeout(50)
+    assert moved(view, reader.view()) == turned
     assert reader.sees() != before
     assert reader.tab.evaluate("scrollY") == 0
 
@@ -231,12 +262,19 @@ def test_the_sphere_turns_by_touch(reader):
 def test_everything_works_by_keyboard(reader):
     first = reader.sees()
     reader.tabs_to("sphere")
-    for there, back in (("ArrowLeft", "ArrowRight"), ("ArrowUp", "ArrowDown")):
-        reader.presses(there)
+    view, far = reader.view(), math.sin(0.12)
+    for key, way in {
+        "ArrowLeft": [-far, 0],
+        "ArrowRight": [far, 0],
+        "ArrowUp": [0, far],
+        "ArrowDown": [0, -far],
+    }.items():
+        reader.presses(key)
         assert reader.sees() != first
-        reader.presses(back)
-    reader.presses("ArrowDown", "Home")
-    assert reader.sees() == first
+        assert moved(view, reader.view()) == pytest.approx(way, abs=1e-4)
+        reader.presses("Home")
+        assert reader.sees() == first
+    assert reader.tab.evaluate("document.documentElement.scrollHeight > innerHeight && scrollY === 0")
     reader.tabs_to("m")
     reader.presses("ArrowLeft")
     assert reader.reads().startswith("m = 3, step 20 of 20")
@@ -316,6 +354,21 @@ def test_training_plays_from_its_beginning_to_its_end_and_stops(browser, page, m
     assert tab.evaluate(look) == paused
     assert paused[0] in ("step 2 of 20", "step 5 of 20")
     context.close()
+
+
+@needs_chromium
+def test_the_sphere_spins_until_it_is_told_to_stop(reader):
+    view, button = reader.view(), reader.tab.locator("#spin")
+    button.click()
+    reader.rests(5)
+    assert button.get_attribute("aria-pressed") == "true"
+    right, up = moved(view, reader.view())
+    assert right > 0
+    assert up == pytest.approx(0, abs=1e-6)
+    button.click()
+    stopped = reader.sees()
+    reader.rests(5)
+    assert reader.sees() == stopped
 
 
 @needs_chromium

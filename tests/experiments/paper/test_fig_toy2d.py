@@ -79,6 +79,7 @@ def test_angles_are_measured_between_the_first_two_people_and_accuracy_over_all(
     assert found.same == pytest.approx((10 + 20) / 2, abs=1e-3)
     assert found.different == pytest.approx((90 + 110 + 80 + 100) / 4, abs=1e-3)
     assert found.arc == 1
+    assert found.own == pytest.approx((5 + 5 + 10 + 10) / 4, abs=1e-3)
     assert found.weights == pytest.approx(4 / 6)
 
 

@@ -237,13 +237,13 @@ def draw(runs: Mapping[int, Trained], view: Float64) -> Picture:
     """Two rows, a column for each m: the sphere, and the angles of the pairs of class 1 and class 2."""
 
     def whole(theme: Theme) -> "Drawing":
-        figure = blank(8.4, 3.9)
+        figure = blank(8.4, 4.1)
         axes = figure.subplots(2, len(runs), height_ratios=(1.75, 1))
         for column, (m, trained) in enumerate(runs.items()):
             draw_sphere(axes[0, column], trained, view, theme)
             axes[0, column].set_title(f"m = {m}")
             draw_angles(axes[1, column], pair_angles(trained.features, trained.labels, PAPERS))
-        axes[1, 0].legend(loc="upper center", fontsize=7.5, handlelength=1.2)
+        figure.legend(*axes[1, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8.5)
         return figure
 
     ms = ", ".join(map(str, runs))
@@ -268,16 +268,32 @@ def draw_sphere(axes: "Axes", trained: Trained, view: Float64, theme: Theme) -> 
             seen[kept, 0], seen[kept, 1], s=7 if front else 5, c=colours[kept].tolist(), linewidths=0,
             alpha=0.85 if front else 0.28, zorder=3 if front else 1,
         )  # fmt: skip
-    for person, (x, y, z) in enumerate(unit_rows(trained.weight) @ view.T):
-        at = 1.13 / math.hypot(x, y) if math.hypot(x, y) > 0.8 else 1.0  # beside the sphere, where it is near the rim
+    weights = unit_rows(trained.weight) @ view.T
+    rim = np.linalg.norm(weights[:, :2], axis=1, keepdims=True)
+    places = weights[:, :2] * np.where(rim > 0.8, 1.13 / np.maximum(rim, 0.8), 1.0)  # beside the sphere, near its rim
+    for person, (x, y) in enumerate(spaced(places, 0.23)):
         frame = {"boxstyle": "circle,pad=0.18", "linewidth": 1.1, "edgecolor": PERSON[person]}
         frame["facecolor"] = "#ffffff" if theme == "light" else "#15181c"
         axes.text(
-            at * x, at * y, str(person + 1), ha="center", va="center", fontsize=6.5, bbox=frame, zorder=5,
-            alpha=1.0 if z >= 0 else 0.5,
+            x, y, str(person + 1), ha="center", va="center", fontsize=6.5, bbox=frame, zorder=5,
+            alpha=1.0 if weights[person, 2] >= 0 else 0.5,
         )  # fmt: skip
     axes.set(xlim=(-1.28, 1.28), ylim=(-1.28, 1.28), aspect="equal")
     axes.axis("off")
+
+
+def spaced(places: Float64, least: float) -> Float64:
+    """Places (N, 2) of labels, moved apart until no two are closer than `least`."""
+    moved = places.copy()
+    for _ in range(200):
+        for a, b in combinations(range(len(moved)), 2):
+            between = moved[b] - moved[a]
+            distance = float(np.linalg.norm(between))
+            if distance < least:
+                along = between / distance if distance else np.array([1.0, 0.0])
+                push = (least - distance) / 2 + 1e-9
+                moved[a], moved[b] = moved[a] - push * along, moved[b] + push * along
+    return moved
 
 
 def _grid(turns: Floating) -> Float64:
