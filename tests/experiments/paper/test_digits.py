@@ -148,6 +148,12 @@ def test_lambda_reaches_its_minimum_at_the_same_share_of_a_run(scale, monkeypatc
     assert plan.milestones[0] > plan.annealed  # the rate is still high when the margin is whole
 
 
+def test_the_rate_rises_then_falls_to_a_tenth_at_each_milestone():
+    plan = Plan(steps=20, batch=1, lr=1.0, widths=(4,), warmup=0.2, milestones=(0.5, 0.8))
+    expected = [0.25, 0.5, 0.75] + [1.0] * 7 + [0.1] * 6 + [0.01] * 4
+    assert [plan.rate(step) for step in range(20)] == pytest.approx(expected)
+
+
 def test_only_losses_with_a_margin_are_annealed(setting):
     runs = DigitRuns(setting)
     losses = {name: runs._task(Run(name, 0)).build().loss for name in METHODS if METHODS[name].loss != "triplet"}
@@ -210,14 +216,14 @@ def test_a_run_has_another_folder_if_anything_is_different(setting, tmp_path):
     others = [run._replace(seed=1), run._replace(method="l_softmax"), run._replace(features=3), run._replace(tail=True)]
     folders = [runs.folder(each) for each in (run, *others)]
     changes = {
-        "steps": 13, "batch": 17, "lr": 0.06, "widths": (4, 9), "units": 2, "milestones": (0.5,), "annealed": 0.3,
-        "lambda_min": 4.0, "momentum": 0.8, "weight_decay": 0.0, "clip": 4.0,
+        "steps": 13, "batch": 17, "lr": 0.06, "widths": (4, 9), "units": 2, "warmup": 0.2, "milestones": (0.5,),
+        "annealed": 0.3, "lambda_min": 4.0, "momentum": 0.8, "weight_decay": 0.0, "clip": 4.0,
     }  # fmt: skip
     assert changes.keys() == asdict(SHORT).keys()
     folders += [DigitRuns(setting, replace(SHORT, **{name: value})).folder(run) for name, value in changes.items()]
     other_data = replace(setting, data=write_mnist(tmp_path / "mnist").data)
     folders.append(DigitRuns(other_data).folder(run))
-    assert len(set(folders)) == len(folders) == 17
+    assert len(set(folders)) == len(folders) == 18
 
 
 def test_a_damaged_outcome_is_an_error_that_names_it(setting):

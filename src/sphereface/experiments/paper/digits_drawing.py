@@ -19,6 +19,7 @@ NAMES: dict[Part, str] = {"train": "training images", "test": "test images"}
 TEN = ("#3b9ddd", "#e0862e", "#2fb28a", "#e0564c", "#9a6bd1", "#a0714f", "#e07ab8", "#8a93a0", "#b5b52c", "#25b5c4")
 LIMIT = 1.28  # of the axes, in lengths of the longest features; class names stand at 1.13
 APART = np.radians(11)  # of two names
+NAMED = 0.04  # a class whose mean is shorter than this share of the longest features has no direction to speak of
 
 
 def scatter(columns: Mapping[str, Outcome], *, width: float = 1.85) -> Picture:
@@ -51,9 +52,10 @@ def _draw_plane(axes: "Axes", part: Outcome, weights: Sequence[Sequence[float]],
         features[:, 0], features[:, 1], s=2.5, c=[TEN[label] for label in labels], linewidths=0, rasterized=True
     )
     means = np.array([features[labels == digit].mean(axis=0) for digit in range(CLASSES)])
-    for digit, angle in enumerate(spread(np.arctan2(means[:, 1], means[:, 0]))):
+    named = np.flatnonzero(np.linalg.norm(means, axis=1) > NAMED * longest)
+    for digit, angle in zip(named.tolist(), spread(np.arctan2(means[named, 1], means[named, 0])), strict=True):
         x, y = 1.13 * longest * np.cos(angle), 1.13 * longest * np.sin(angle)
-        axes.text(x, y, str(digit), color=INK[theme], ha="center", va="center", fontsize=8)
+        axes.text(x, y, str(digit), color=TEN[digit], ha="center", va="center", fontsize=9.5)
     axes.set(xlim=(-LIMIT * longest, LIMIT * longest), ylim=(-LIMIT * longest, LIMIT * longest), aspect="equal")
     axes.locator_params(nbins=5)
     axes.tick_params(labelsize=6.5)
